@@ -12,14 +12,16 @@ ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 # A static program is for this processor, without glibc.
 MUSL := $(shell uname -m)-unknown-linux-musl
-.PHONY: help setup setup-tests build demo test mpi check fmt clippy doc docs bench install deb dist image clean
+.PHONY: help setup setup-tests build demo test mpi fuzz conformance check fmt clippy doc docs bench install deb dist image clean
 
 help:
 	@echo "make demo     set up what is missing, build, compare file systems on four workloads (a few minutes)"
 	@echo "make test     set up what is missing, run all tests; as root each one, else it lists what did not run and why"
 	@echo "make check    what CI runs: format, lints, docs, tests, and make mpi: ranks that speak through MPI"
+	@echo "make fuzz     each fuzz target for LOADLINE_FUZZ_SECONDS=60; needs a nightly toolchain (rustup), installs cargo-fuzz"
 	@echo "make bench    loadline beside bare loops of the same system calls, and beside fio"
-	@echo "make docs     the documentation as a site, in target/book/html; needs mdbook"
+	@echo "make conformance  the same loads by fio, Filebench, sysbench, redis-benchmark, db_bench, YCSB and by loadline, compared by what arrives"
+	@echo "make docs     lint the prose, then build the documentation as a site in target/book/html; needs mdbook"
 	@echo "make deb      a Debian package, in target/package; make image: an OCI image of it, built without a daemon"
 	@echo "make dist     one static program for any Linux of this processor, in target/$(MUSL)/release; needs rustup and musl-gcc"
 	@echo "make install  to PREFIX=$(PREFIX), with man pages and completions"
@@ -54,6 +56,10 @@ mpi:
 		$(CARGO) clippy --locked -p loadline-cluster --features mpi --all-targets -- -D warnings; \
 		$(CARGO) test --locked -p loadline-cluster --features mpi --test mpi
 
+# Not in `check`: its time is what one wants to spend. What it began with and what it found before, `test` runs too.
+fuzz:
+	@fuzz/run.sh
+
 fmt:
 	$(CARGO) fmt --all --check
 
@@ -71,6 +77,13 @@ bench: setup-tests
 	$(CARGO) build --release --locked -p loadline -p loadline-bench
 	$(ROOT) $(TARGET)/release/loadline-bench
 
+# What reaches the kernel, as strace sees it; `cargo test` runs a short version.
+conformance: setup-tests
+	$(CARGO) build --locked -p loadline-engine --example job
+	$(CARGO) test --locked -p loadline-engine --test conformance -- --include-ignored --nocapture all_
+	$(CARGO) test --locked -p loadline-kv --test conformance -- --include-ignored --nocapture all_rows
+	$(CARGO) test --locked -p loadline-sql --test conformance -- --include-ignored --nocapture all_mixes
+
 install: build install-built
 
 .PHONY: install-built
@@ -79,8 +92,8 @@ install-built:
 	install -D -m 755 $(BUILT)/libloadline_prefetch.so \
 		$(DESTDIR)$(PREFIX)/lib/loadline/libloadline_prefetch.so
 	install -d $(DESTDIR)$(SBINDIR)
-	for helper in mount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
-	ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/mount.fuse.betrfs
+	for helper in mount umount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
+	for helper in mount umount; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.fuse.betrfs; done
 	$(BUILT)/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(BUILT)/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline

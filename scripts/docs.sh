@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Builds the documentation site into target/book/html, of docs/ and of the pages that the program makes: commands, a study.
-# Needs mdbook (cargo install mdbook), or MDBOOK=the program. LOADLINE names a built loadline.
+# Lints the prose (scripts/prose.sh), then builds the documentation site into target/book/html, of docs/ and of the pages that
+# the program makes: commands, a study. Needs mdbook (cargo install mdbook), or MDBOOK=the program. LOADLINE names a built loadline.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 loadline=${LOADLINE:-$target/demo/loadline}
 mdbook=${MDBOOK:-mdbook}
+scripts/prose.sh
 if ! command -v "$mdbook" >/dev/null; then
     echo "docs: mdbook is not there; type: cargo install mdbook --no-default-features --features search" >&2
     exit 3
@@ -15,16 +16,19 @@ rm -rf "$book"
 mkdir -p "$book/src/reference"
 cp book.toml "$book"
 cp -r docs/. "$book/src"
+# Notebooks are for who works on loadline: the site names their files, and leaves them out.
+rm -r "$book/src/notebook"
+find "$book/src" -name '*.md' -exec sed -Ei 's@\[([^]]*)\]\((\.\./)*notebook/([^)#]*)(#[^)]*)?\)@\1 (`docs/notebook/\3`)@g' {} +
 "$loadline" man --markdown "$book/src/reference"
 "$loadline" new study "$book/src/reference/study.toml" >/dev/null
 {
     printf '# A study, with each field\n\n'
-    printf 'What `loadline new study` writes, to be changed and run. [studies.md](../studies.md) explains it.\n\n'
+    printf '`loadline new study` writes this file; change it and run it. [studies.md](../studies.md) explains it.\n\n'
     printf '```toml\n'
     cat "$book/src/reference/study.toml"
     printf '```\n'
 } >"$book/src/reference/study.md"
-# Pages that the contents do not name yet stand at the end.
+# Pages that the contents do not name are appended.
 (
     cd "$book/src"
     more=

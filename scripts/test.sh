@@ -8,10 +8,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 
-# Guests alone depend on what an archive holds: without a kernel from there they are listed as not run.
+# Guests alone depend on what an archive holds: without a kernel from there they are listed as not run. So are ublk devices where
+# the kernel was built without them: a guest has them.
 if [ "$(id -u)" = 0 ]; then
     all=all
     compgen -G '/var/cache/loadline/kernels/linux-image-6.12.*/package' >/dev/null || all=all,-guest
+    [ -e /dev/ublk-control ] || modprobe ublk_drv 2>/dev/null || all=$all,-ublk
     export LOADLINE_REQUIRE=${LOADLINE_REQUIRE-$all}
 fi
 
@@ -40,7 +42,7 @@ mkdir "$LOADLINE_TEST_PLAN" "$private/out"
 status=0
 # Examples are not run; clippy compiles them.
 kinds=() library=(-p loadline-prefetch-preload)
-if [[ "${what[*]}" == --workspace ]]; then kinds=(--lib --bins --tests) library=(--workspace --lib); fi
+if [[ "${what[*]}" == --workspace ]]; then kinds=(--lib --bins --tests) library=(--workspace --lib --example job); fi
 "$cargo" --config "target.'cfg(all())'.runner = '$PWD/scripts/test-later.sh'" \
     test --locked --no-fail-fast "${what[@]}" "${kinds[@]}" 2>&1 | tee "$log" || status=$?
 

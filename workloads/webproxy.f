@@ -14,7 +14,7 @@ set $runtime=60
 
 define fileset name=cache, path=$dir, entries=$nfiles, size=$filesize, dirwidth=$meandirwidth, prealloc=80
 
-define flowop name=serve, iters=5
+define flowop name=serve
 {
   flowop openfile name=open, filesetname=cache, fd=1
   flowop readwholefile name=read, iosize=$iosize, fd=1
@@ -29,7 +29,7 @@ define process name=proxy
     flowop createfile name=fetch-create, filesetname=cache, fd=1
     flowop appendfilerand name=fetch-write, iosize=$meanappendsize, fd=1
     flowop closefile name=fetch-close, fd=1
-    flowop serve name=serve
+    flowop serve name=serve, iters=5
     flowop opslimit name=limit
   }
 }

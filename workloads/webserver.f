@@ -15,7 +15,7 @@ set $runtime=60
 define fileset name=pages, path=$dir, entries=$nfiles, size=$filesize, dirwidth=$meandirwidth, prealloc=100, readonly
 define fileset name=log, path=$dir, entries=1, size=$filesize, dirwidth=$meandirwidth, prealloc
 
-define flowop name=page, iters=10
+define flowop name=page
 {
   flowop openfile name=open, filesetname=pages, fd=1
   flowop readwholefile name=read, iosize=$iosize, fd=1
@@ -26,7 +26,7 @@ define process name=webserver
 {
   thread name=worker, instances=$nthreads, memsize=$memperthread
   {
-    flowop page name=page
+    flowop page name=page, iters=10
     flowop appendfilerand name=log, filesetname=log, iosize=$meanappendsize, fd=2
   }
 }

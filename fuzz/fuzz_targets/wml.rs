@@ -1,17 +1,6 @@
-//! Any bytes give a workload or diagnostics that can be shown: `cargo +nightly fuzz run wml`.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+#[path = "../entries/wml.rs"]
+mod entry;
 
-fuzz_target!(|text: &[u8]| {
-    let settings = wml::Settings {
-        machine: wml::Machine { ram_bytes: 24 << 30, cores: 2, free_bytes: 8 << 30 },
-        set: Vec::new(),
-        name: "fuzz".into(),
-    };
-    let diagnostics = match wml::load(text, &settings) {
-        Ok(loaded) => loaded.warnings,
-        Err(diagnostics) => diagnostics,
-    };
-    let _ = diagnostics.render("fuzz.f", text, true);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entry::run(bytes));

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fusewire::wire::{Attr, Entry, InitWish, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag};
-use fusewire::{Answered, Config, FileSystem, Reply, Session, Transport, UringSwitch, Way, mount};
+use fusewire::wire::{
+    Attr, Entry, InitConfig, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag,
+};
+use fusewire::{Answered, Config, FileSystem, Reply, Session, Transport, TransportKind, UringSwitch, mount};
 use rustix::mount::MountFlags;
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -35,7 +37,7 @@ impl FileSystem for Null {
         let node = request.header.node;
         match request.operation {
             Operation::Lookup { .. } => reply.error(libc::ENOENT),
-            Operation::GetAttr | Operation::SetAttr(_) => {
+            Operation::GetAttr { .. } | Operation::SetAttr(_) => {
                 reply.attr(&attr(node, node == ROOT || node % 2 == 1), TTL)
             }
             Operation::MkDir { .. } => reply.entry(&self.made(true)),
@@ -65,7 +67,7 @@ fn run(words: &[String]) -> std::io::Result<()> {
     let usage = || std::io::Error::other("null DIR classic|uring [THREADS [ENTRIES [nopin]]]");
     let (dir, way) = words.first().zip(words.get(1)).ok_or_else(usage)?;
     let way = *Transport::parse(way).ok_or_else(usage)?.ways().first().ok_or_else(usage)?;
-    let switch = if way == Way::Rings { Some(UringSwitch::on()?) } else { None };
+    let switch = if way == TransportKind::Rings { Some(UringSwitch::on()?) } else { None };
     let data = "rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other";
     let fuse = mount(Path::new("null"), Path::new(dir), "fuse.null", MountFlags::NOATIME, data)?;
     let flags = init_flag::BIG_WRITES
@@ -74,12 +76,13 @@ fn run(words: &[String]) -> std::io::Result<()> {
         | init_flag::HANDLE_KILLPRIV_V2;
     let threads = number(2, 4);
     let config = Config {
-        wish: InitWish { flags, request_bytes_max: 1 << 20, max_background: 64, congestion_threshold: 48 },
+        wish: InitConfig { flags, request_bytes_max: 1 << 20, max_background: 64, congestion_threshold: 48 },
         way,
         name: "null".into(),
         threads,
         awake: 1,
         ring_threads: threads,
+        ring_cpus: None,
         ring_entries: number(3, 1) as u16,
         pin: words.get(4).is_none_or(|w| w != "nopin"),
         stand_back: true,

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::device::{Device, out_header};
-use crate::duty::Duty;
 use crate::serve::{Answer, FileSystem, Origin, Reply};
+use crate::throttle::WorkerThrottle;
 use crate::wire::{IN_HEADER_BYTES, OUT_HEADER_BYTES, Operation, Request};
 
 /// Bytes of fixed arguments, at most, before the data of a write.
@@ -24,7 +24,7 @@ pub(crate) fn read_init(device: &Device) -> io::Result<Vec<u8>> {
 pub(crate) struct Worker<F> {
     pub(crate) device: Arc<Device>,
     pub(crate) fs: Arc<F>,
-    pub(crate) duty: Option<Arc<Duty>>,
+    pub(crate) duty: Option<Arc<WorkerThrottle>>,
     pub(crate) request_bytes_max: usize,
 }
 
@@ -44,16 +44,21 @@ impl<F: FileSystem> Worker<F> {
         let mut asked = vec![0; self.request_bytes_max + IN_HEADER_BYTES + ARGUMENTS_BYTES];
         let mut told = vec![0; self.request_bytes_max + OUT_HEADER_BYTES];
         while let Some(bytes) = self.device.read(&mut asked)? {
-            match Request::parse(bytes) {
-                Some(request) => self.take(&request, &mut told),
-                None => {
-                    if let Some(header) = crate::wire::Header::parse(bytes) {
-                        self.device.answer(header.unique, libc::EIO, &[]);
-                    }
+            self.one(bytes, &mut told);
+        }
+        Ok(())
+    }
+
+    /// Serves what has come; `told` has room for the answer.
+    pub(crate) fn one(&self, bytes: &[u8], told: &mut [u8]) {
+        match Request::parse(bytes) {
+            Some(request) => self.take(&request, told),
+            None => {
+                if let Some(header) = crate::wire::Header::parse(bytes) {
+                    self.device.answer(header.unique, libc::EIO, &[]);
                 }
             }
         }
-        Ok(())
     }
 
     fn take(&self, request: &Request<'_>, told: &mut [u8]) {

@@ -14,8 +14,8 @@ use rustix::mount::MountFlags;
 use crate::notify::Notifier;
 use crate::serve::FileSystem;
 use crate::session::{Config, Session, force_unmount, mount};
-use crate::transport::{Transport, UringSwitch, Way};
-use crate::wire::{Attr, Entry, InitWish, ROOT, init_flag, open_flag};
+use crate::transport::{Transport, TransportKind, UringSwitch};
+use crate::wire::{Attr, Entry, InitConfig, ROOT, init_flag, open_flag};
 
 /// Largest request in bytes: what FUSE carries in 256 pages.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -32,7 +32,7 @@ const PROBE_TTL: Duration = Duration::from_secs(3600);
 
 /// What the kernel is asked for; `more` are flags of [`init_flag`]. Each may be missing in an older kernel: slower, but
 /// as right.
-pub fn wish(more: u64) -> InitWish {
+pub fn wish(more: u64) -> InitConfig {
     let flags = init_flag::ASYNC_READ
         | init_flag::ASYNC_DIO
         | init_flag::EXPORT_SUPPORT
@@ -43,7 +43,7 @@ pub fn wish(more: u64) -> InitWish {
         | init_flag::EXPLICIT_INVAL_DATA
         | init_flag::HANDLE_KILLPRIV_V2
         | more;
-    InitWish { flags, request_bytes_max: REQUEST_BYTES_MAX, max_background: 128, congestion_threshold: 96 }
+    InitConfig { flags, request_bytes_max: REQUEST_BYTES_MAX, max_background: 128, congestion_threshold: 96 }
 }
 
 /// How the kernel treats the handle of a new file, opened with the `flags` of open(2). One that can only be written
@@ -108,7 +108,7 @@ impl StartError {
 
 /// Where and how a file system is mounted.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct MountPoint<'a> {
     /// Beginning of the threads' names.
     pub name: &'a str,
     /// What the table of mounts shows as the source.
@@ -127,14 +127,14 @@ pub struct Place<'a> {
     pub stand_back: bool,
 }
 
-impl Place<'_> {
+impl MountPoint<'_> {
     /// Mounts and serves what `fs` makes, the first of the transport's ways that works, and raises the mount's read-ahead.
     ///
     /// # Errors
     /// What the last way said.
     pub fn serve<F: FileSystem>(
         &self,
-        wish: &InitWish,
+        wish: &InitConfig,
         fs: impl Fn() -> Arc<F>,
     ) -> Result<Session, StartError> {
         let nothing = StartError::at("serve")(io::Error::other("no way to mount"));
@@ -149,7 +149,12 @@ impl Place<'_> {
         session
     }
 
-    fn serve_by<F: FileSystem>(&self, way: Way, wish: &InitWish, fs: Arc<F>) -> Result<Session, StartError> {
+    fn serve_by<F: FileSystem>(
+        &self,
+        way: TransportKind,
+        wish: &InitConfig,
+        fs: Arc<F>,
+    ) -> Result<Session, StartError> {
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
         let config = Config {
             wish: *wish,
@@ -158,13 +163,16 @@ impl Place<'_> {
             threads: self.threads,
             awake: (cpus / 2).max(1),
             ring_threads: self.threads,
+            ring_cpus: None,
             ring_entries: 1,
             pin: true,
             stand_back: self.stand_back,
         };
         let switch = match way {
-            Way::Rings => Some(UringSwitch::on().map_err(StartError::at("switch on FUSE over io_uring"))?),
-            Way::Classic => None,
+            TransportKind::Rings => {
+                Some(UringSwitch::on().map_err(StartError::at("switch on FUSE over io_uring"))?)
+            }
+            TransportKind::Classic => None,
         };
         let data = format!(
             "rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read={REQUEST_BYTES_MAX}"

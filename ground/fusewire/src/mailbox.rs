@@ -11,27 +11,27 @@ use crate::uring;
 pub(crate) struct Mailbox {
     pub(crate) answers: uring::Mailbox<Result<Vec<u8>, i32>>,
     /// The place for answers that wait for other requests, of all threads of the queue.
-    pub(crate) parking: Arc<Parking>,
+    pub(crate) parking: Arc<DeferredReplies>,
 }
 
 impl Mailbox {
     /// An empty one.
-    pub(crate) fn new(parking: Arc<Parking>) -> io::Result<Mailbox> {
+    pub(crate) fn new(parking: Arc<DeferredReplies>) -> io::Result<Mailbox> {
         Ok(Mailbox { answers: uring::Mailbox::new()?, parking })
     }
 }
 
 /// How many answers of a queue wait for other requests: never so many that these find no entry.
 #[derive(Debug)]
-pub(crate) struct Parking {
+pub(crate) struct DeferredReplies {
     parked: AtomicUsize,
     most: usize,
 }
 
-impl Parking {
+impl DeferredReplies {
     /// Room for `most`.
-    pub(crate) fn new(most: usize) -> Parking {
-        Parking { parked: AtomicUsize::new(0), most }
+    pub(crate) fn new(most: usize) -> DeferredReplies {
+        DeferredReplies { parked: AtomicUsize::new(0), most }
     }
 
     /// Takes a place; false if there is none.
@@ -47,4 +47,4 @@ impl Parking {
 }
 
 /// An answer, and the entry whose request it is for.
-pub(crate) type Posted = (u16, Result<Vec<u8>, i32>);
+pub(crate) type PostedReply = (u16, Result<Vec<u8>, i32>);

@@ -1,9 +1,10 @@
 //! Requests through io_uring (Linux 6.14, Documentation/filesystems/fuse/fuse-io-uring.rst).
 //!
-//! The kernel has a queue for each CPU. A request goes to the queue of the CPU on which it was made, and there to the
-//! entry that was given back last. Each thread here has an io_uring with one entry (or several) of one queue: a
-//! thread that is held up simply has no free entry, so that others get the next requests. An answer and the wait for
-//! the next request are one system call.
+//! The kernel has a queue for each CPU that there could ever be, and begins when all have an entry. A request goes to the
+//! queue of the CPU on which it was made, and there to the entry that was given back last. Each thread of a CPU that is
+//! online has an io_uring with one entry (or several) of its queue: a thread that is held up simply has no free entry, so
+//! that others get the next requests. The queues of all other CPUs have an entry each with one thread for all of them, in
+//! case that one comes online later. An answer and the wait for the next request are one system call.
 //!
 //! An entry's memory belongs to the kernel until the entry completes, then to its thread until the answer is
 //! submitted; no other thread ever touches it. The handshake, forgets and notifications stay with `/dev/fuse`.
@@ -19,9 +20,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::device::{Device, out_header};
-use crate::lone::{Lone, Place};
-use crate::mailbox::{Mailbox, Parking, Posted};
+use crate::mailbox::{DeferredReplies, Mailbox, PostedReply};
 use crate::serve::{Answer, FileSystem, Origin, Reply};
+use crate::single_client::{SingleClientScheduler, WorkerSlot};
 use crate::uring::{self, BELL, Io};
 use crate::wire::{self, Header, OUT_HEADER_BYTES, Operation, Request};
 
@@ -41,11 +42,14 @@ const FUSE: types::Fixed = types::Fixed(0);
 /// A request with so little beside its fixed arguments is copied, so that the answer may be put together in its place.
 const SIDE_BYTES: usize = 4096;
 
-/// The memory of a thread's entries: for each a page for the header, then the payload.
+/// The memory of a thread's entries: for each a page for the header, then the payload. It is given back only when the kernel
+/// has let go of every entry: until then it may write there, whatever became of the thread.
 struct Memory {
     start: *mut u8,
     entries: usize,
     payload_bytes: usize,
+    /// Entries that the kernel has not taken back.
+    live: Cell<usize>,
     /// Header and payload of each entry, for the kernel.
     vectors: Vec<[libc::iovec; 2]>,
 }
@@ -62,7 +66,8 @@ impl Memory {
             let header = start.wrapping_add(entry * one);
             [part(header, HEADER_BYTES), part(header.wrapping_add(HEADER_PAGE), payload_bytes)]
         });
-        Ok(Memory { start, entries, payload_bytes, vectors: vectors.collect() })
+        let live = Cell::new(0);
+        Ok(Memory { start, entries, payload_bytes, live, vectors: vectors.collect() })
     }
 
     fn header(&self, entry: usize) -> *mut [u8; HEADER_BYTES] {
@@ -76,8 +81,11 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.live.get() > 0 {
+            return;
+        }
         let bytes = self.entries * (HEADER_PAGE + self.payload_bytes);
-        // SAFETY: the mapping was made by `new`; whoever drops it knows that the kernel has let go of every entry.
+        // SAFETY: the mapping was made by `new`, nobody else knows it, and the kernel has let go of every entry.
         let _ = unsafe { munmap(self.start.cast(), bytes) };
     }
 }
@@ -93,14 +101,35 @@ pub(crate) struct Common<F> {
     /// Stay on the queue's CPU.
     pub(crate) pin: bool,
     /// Stand back for a lone client.
-    pub(crate) lone: Option<Arc<Lone>>,
+    pub(crate) lone: Option<Arc<SingleClientScheduler>>,
     pub(crate) request_bytes_max: usize,
 }
 
-/// One thread, for one CPU's queue.
+/// What a thread serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct WorkerQueues {
+    /// The queue of each of its entries.
+    queues: Vec<u16>,
+    /// They are all one, whose CPU is online.
+    is_used: bool,
+}
+
+/// What each thread serves, with so many `threads` of as many `entries` for each of the `used` among all `cpus`.
+fn shares(cpus: u16, used: &[u16], threads: usize, entries: u16) -> Vec<WorkerQueues> {
+    let (used, spare): (Vec<u16>, Vec<u16>) = (0..cpus).partition(|cpu| used.contains(cpu));
+    let own = |cpu| WorkerQueues { queues: vec![cpu; entries.into()], is_used: true };
+    let mut all: Vec<WorkerQueues> =
+        used.into_iter().flat_map(|cpu| std::iter::repeat_n(own(cpu), threads)).collect();
+    if !spare.is_empty() {
+        all.push(WorkerQueues { queues: spare, is_used: false });
+    }
+    all
+}
+
+/// One thread, for one CPU's queue or for those of all CPUs that are not used.
 struct Worker<F> {
     common: Arc<Common<F>>,
-    queue: u16,
+    share: WorkerQueues,
     /// Whether the request in each entry is parked.
     is_parked: Vec<Cell<bool>>,
     memory: Memory,
@@ -109,9 +138,7 @@ struct Worker<F> {
     unique: Vec<Cell<u64>>,
     /// Entries whose answer another thread will post.
     out: Cell<usize>,
-    /// Entries that the kernel has not taken back.
-    live: Cell<usize>,
-    place: Option<Place>,
+    place: Option<WorkerSlot>,
 }
 
 fn command(queue: u16, operation: u32, commit: u64, entry: usize) -> Entry128 {
@@ -142,39 +169,38 @@ fn push(queue: &mut SubmissionQueue<'_, Entry128>, command: &Entry128) {
 }
 
 impl<F: FileSystem> Worker<F> {
-    fn new(common: Arc<Common<F>>, queue: u16, parking: Arc<Parking>) -> io::Result<Worker<F>> {
-        let entries = usize::from(common.entries);
+    fn new(
+        common: Arc<Common<F>>,
+        share: WorkerQueues,
+        parking: Arc<DeferredReplies>,
+    ) -> io::Result<Worker<F>> {
+        let entries = share.queues.len();
         Ok(Worker {
-            place: common.lone.as_ref().map(Lone::place),
+            place: common.lone.as_ref().filter(|_| share.is_used).map(SingleClientScheduler::place),
             memory: Memory::new(entries, common.request_bytes_max)?,
             common,
-            queue,
+            share,
             mailbox: Arc::new(Mailbox::new(parking)?),
             is_parked: vec![Cell::new(false); entries],
             unique: vec![Cell::new(0); entries],
             out: Cell::new(0),
-            live: Cell::new(entries),
         })
     }
 
     /// Serves until the connection is gone. `ready` hears once whether the kernel took the entries.
     fn run(self, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
-        if self.common.pin {
+        if self.common.pin && self.share.is_used {
             let mut beside = CpuSet::new();
-            beside.set(self.queue.into());
+            beside.set(self.share.queues[0].into());
             // A CPU that is not there now has no requests either.
             let _ = sched_setaffinity(None, &beside);
         }
-        let served = match uring::ring(self.common.entries) {
+        let served = match uring::ring(self.share.queues.len() as u16) {
             Ok(mut io) => self.serve(&mut io, ready),
             Err(error) => Err(error),
         };
         if let Err(error) = &served {
             let _ = ready.send(Err(io::Error::new(error.kind(), error.to_string())));
-            if self.live.get() > 0 {
-                // The kernel may still write to it.
-                std::mem::forget(self.memory);
-            }
         }
         served
     }
@@ -184,13 +210,14 @@ impl<F: FileSystem> Worker<F> {
         let mut io = Io::new(io);
         push(&mut io.submission, &self.mailbox.answers.hear().into());
         for (entry, vectors) in self.memory.vectors.iter().enumerate() {
-            push(&mut io.submission, &registration(self.queue, vectors, entry));
+            push(&mut io.submission, &registration(self.share.queues[entry], vectors, entry));
+            self.memory.live.update(|live| live + 1);
         }
         let io = RefCell::new(io);
         let mut side = vec![0; SIDE_BYTES];
         let mut ready = Some(ready);
         let mut least = 0;
-        while self.live.get() > 0 {
+        while self.memory.live.get() > 0 {
             io.borrow_mut().enter(least)?;
             loop {
                 let done = io.borrow_mut().completion.next();
@@ -202,7 +229,7 @@ impl<F: FileSystem> Worker<F> {
                 } else if done.result() >= 0 {
                     self.take(done.user_data() as usize, &io, &mut side);
                 } else {
-                    self.live.update(|live| live - 1);
+                    self.memory.live.update(|live| live - 1);
                     if ready.is_some() {
                         return Err(io::Error::from_raw_os_error(-done.result()));
                     }
@@ -220,7 +247,7 @@ impl<F: FileSystem> Worker<F> {
     }
 
     /// Commits what other threads have answered; whether that was anything.
-    fn give_back(&self, posted: Vec<Posted>, io: &mut Io<'_, Entry128>) -> bool {
+    fn give_back(&self, posted: Vec<PostedReply>, io: &mut Io<'_, Entry128>) -> bool {
         let any = !posted.is_empty();
         for (entry, result) in posted {
             self.out.update(|out| out - 1);
@@ -315,7 +342,7 @@ impl<F: FileSystem> Worker<F> {
         let head = unsafe { &mut *self.memory.header(entry) };
         head[..OUT_HEADER_BYTES].copy_from_slice(&out);
         head[PAYLOAD_BYTES..PAYLOAD_BYTES + 4].copy_from_slice(&(bytes as u32).to_ne_bytes());
-        push(submission, &command(self.queue, COMMIT_AND_FETCH, unique, entry));
+        push(submission, &command(self.share.queues[entry], COMMIT_AND_FETCH, unique, entry));
     }
 }
 
@@ -337,21 +364,28 @@ fn answer<F: FileSystem>(
     }
 }
 
-/// Starts the threads of each of `cpus` queues. An error leaves requests waiting.
+/// Starts the threads of the queues of `cpus` CPUs, of which those `used` have threads of their own. An error leaves requests
+/// waiting.
 pub(crate) fn start<F: FileSystem>(
     common: Common<F>,
     cpus: u16,
+    used: &[u16],
     name: &str,
 ) -> io::Result<Vec<std::thread::JoinHandle<io::Result<()>>>> {
     let common = Arc::new(common);
     let (tell, told) = mpsc::channel();
     let mut running = Vec::new();
-    let parking = || Arc::new(Parking::new(common.threads * usize::from(common.entries) / 2));
-    let parking: Vec<Arc<Parking>> = (0..cpus).map(|_| parking()).collect();
-    for queue in (0..cpus).flat_map(|queue| std::iter::repeat_n(queue, common.threads)) {
-        let (common, tell, parking) = (common.clone(), tell.clone(), parking[usize::from(queue)].clone());
-        let named = std::thread::Builder::new().name(format!("{name}-ring{queue}"));
-        running.push(named.spawn(move || match Worker::new(common, queue, parking) {
+    let parking = || Arc::new(DeferredReplies::new(common.threads * usize::from(common.entries) / 2));
+    let parking: Vec<Arc<DeferredReplies>> = (0..cpus).map(|_| parking()).collect();
+    for share in shares(cpus, used, common.threads, common.entries) {
+        let (common, tell) = (common.clone(), tell.clone());
+        // A queue with one entry has none to spare for an answer that waits for others.
+        let none = || Arc::new(DeferredReplies::new(0));
+        let queue = share.queues[0];
+        let parking = if share.is_used { parking[usize::from(queue)].clone() } else { none() };
+        let of = if share.is_used { queue.to_string() } else { "-rest".into() };
+        let named = std::thread::Builder::new().name(format!("{name}-ring{of}"));
+        running.push(named.spawn(move || match Worker::new(common, share, parking) {
             Ok(worker) => worker.run(&tell),
             Err(error) => {
                 let _ = tell.send(Err(io::Error::new(error.kind(), error.to_string())));
@@ -364,4 +398,23 @@ pub(crate) fn start<F: FileSystem>(
         told.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))?;
     }
     Ok(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cpus_that_are_used_have_threads_of_their_own() {
+        let two = shares(240, &[0, 1], 8, 1);
+        assert_eq!(two.len(), 17, "eight for each of two, and one");
+        assert!(two[..16].iter().all(|share| share.is_used && share.queues.len() == 1));
+        assert_eq!(two[16], WorkerQueues { queues: (2..240).collect(), is_used: false });
+        assert_eq!(
+            shares(2, &[0, 1], 3, 4),
+            [0, 0, 0, 1, 1, 1].map(|cpu| WorkerQueues { queues: vec![cpu; 4], is_used: true })
+        );
+        // One that is online and should not be possible has no queue.
+        assert_eq!(shares(1, &[0, 7], 1, 1).len(), 1);
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) enum Answer {
     InPlace(usize),
     /// These bytes.
     Owned(Vec<u8>),
-    /// Somebody holds a [`Later`].
+    /// Somebody holds a [`DeferredReply`].
     Later,
     /// The same, and it waits for requests that are yet to be taken.
     Parked,
@@ -179,7 +179,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Another thread answers, or this one before [`FileSystem::serve`] returns.
-    pub fn later(self) -> (Answered, Later) {
+    pub fn later(self) -> (Answered, DeferredReply) {
         (Answered(Answer::Later), self.held())
     }
 
@@ -189,30 +189,30 @@ impl<'a> Reply<'a> {
     ///
     /// # Errors
     /// The reply.
-    pub fn park(self) -> Result<(Answered, Later), Reply<'a>> {
+    pub fn park(self) -> Result<(Answered, DeferredReply), Reply<'a>> {
         match self.origin {
             Origin::Ring(mailbox, ..) if !mailbox.parking.enter() => Err(self),
             _ => Ok((Answered(Answer::Parked), self.held())),
         }
     }
 
-    fn held(self) -> Later {
-        Later(Some(match self.origin {
-            Origin::Device(device) => To::Device(device.clone(), self.unique),
-            Origin::Ring(mailbox, entry, _) => To::Ring(mailbox.clone(), entry),
+    fn held(self) -> DeferredReply {
+        DeferredReply(Some(match self.origin {
+            Origin::Device(device) => ReplyRoute::Device(device.clone(), self.unique),
+            Origin::Ring(mailbox, entry, _) => ReplyRoute::Ring(mailbox.clone(), entry),
         }))
     }
 }
 
-enum To {
+enum ReplyRoute {
     Device(Arc<Device>, u64),
     Ring(Arc<Mailbox>, u16),
 }
 
 /// A request that is answered by any thread at any time; EIO if it is dropped.
-pub struct Later(Option<To>);
+pub struct DeferredReply(Option<ReplyRoute>);
 
-impl Later {
+impl DeferredReply {
     /// Answers.
     pub fn answer(mut self, result: Result<Vec<u8>, i32>) {
         self.give(result);
@@ -220,24 +220,24 @@ impl Later {
 
     fn give(&mut self, result: Result<Vec<u8>, i32>) {
         match self.0.take() {
-            Some(To::Device(device, unique)) => match result {
+            Some(ReplyRoute::Device(device, unique)) => match result {
                 Ok(bytes) => device.answer(unique, 0, &bytes),
                 Err(errno) => device.answer(unique, errno, &[]),
             },
-            Some(To::Ring(mailbox, entry)) => mailbox.answers.post(entry, result),
+            Some(ReplyRoute::Ring(mailbox, entry)) => mailbox.answers.post(entry, result),
             None => {}
         }
     }
 }
 
-impl Drop for Later {
+impl Drop for DeferredReply {
     fn drop(&mut self) {
         self.give(Err(libc::EIO));
     }
 }
 
-impl std::fmt::Debug for Later {
+impl std::fmt::Debug for DeferredReply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Later")
+        f.write_str("DeferredReply")
     }
 }

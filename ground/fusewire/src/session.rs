@@ -7,35 +7,39 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::classic::{Worker, read_init};
 use crate::device::Device;
-use crate::duty::Duty;
 use crate::notify::Notifier;
 use crate::ring;
 use crate::serve::FileSystem;
-use crate::transport::Way;
-use crate::wire::{Capabilities, InitWish, Operation, Request, init_flag};
+use crate::throttle::WorkerThrottle;
+use crate::transport::TransportKind;
+use crate::wire::{Capabilities, InitConfig, Operation, Request, init_flag};
 
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
+const ONLINE_CPUS: &str = "/sys/devices/system/cpu/online";
 
 /// How a connection is served.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What the kernel is asked for.
-    pub wish: InitWish,
+    pub wish: InitConfig,
     /// Which way the requests come.
-    pub way: Way,
+    pub way: TransportKind,
     /// Beginning of the threads' names.
     pub name: String,
-    /// Threads that read `/dev/fuse`, for [`Way::Classic`].
+    /// Threads that read `/dev/fuse`, for [`TransportKind::Classic`].
     pub threads: usize,
-    /// So many of them never rest; see [`Duty`]. As many as `threads`: none does.
+    /// So many of them never rest; see [`WorkerThrottle`]. As many as `threads`: none does.
     pub awake: usize,
-    /// Threads for each CPU, for [`Way::Rings`].
+    /// Threads for each CPU that is used, for [`TransportKind::Rings`]; all others have one together.
     pub ring_threads: usize,
+    /// The CPUs that are used; none: those that are online.
+    pub ring_cpus: Option<Vec<u16>>,
     /// Requests that each of these threads takes at once, which is more than one only if all are answered at once or
     /// [later](crate::Reply::later).
     pub ring_entries: u16,
@@ -45,10 +49,11 @@ pub struct Config {
     pub stand_back: bool,
 }
 
-/// Opens `/dev/fuse` and mounts it at `target`; `data` are the mount's options, but for the descriptor.
+/// Opens `/dev/fuse` and mounts it at `target`, an absolute path to which no link leads; `data` are the mount's options, but
+/// for the descriptor.
 ///
 /// # Errors
-/// As of open(2) and mount(2).
+/// As of open(2) and mount(2), with what would help where that is known.
 pub fn mount(
     source: &Path,
     target: &Path,
@@ -56,10 +61,38 @@ pub fn mount(
     flags: MountFlags,
     data: &str,
 ) -> io::Result<OwnedFd> {
-    let fuse = OwnedFd::from(File::options().read(true).write(true).open("/dev/fuse")?);
+    let fuse = File::options().read(true).write(true).open(DEVICE).map_err(without_device)?;
+    let fuse = OwnedFd::from(fuse);
     let data = std::ffi::CString::new(format!("fd={},{data}", fuse.as_raw_fd()))?;
-    rustix::mount::mount(source, target, fs_type, flags, Some(data.as_c_str()))?;
+    // the directory is pinned: one that was put in its place meanwhile is not mounted over
+    let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let pinned = openat2(CWD, target, open, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let place = host::device::reopen_path(&pinned);
+    rustix::mount::mount(source, &place, fs_type, flags, Some(data.as_c_str())).map_err(without_right)?;
     Ok(fuse)
+}
+
+/// The device that the kernel's FUSE client is reached by.
+const DEVICE: &str = "/dev/fuse";
+
+fn without_device(error: io::Error) -> io::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "load the kernel's module (modprobe fuse), or give the container the device (--device /dev/fuse)"
+        }
+        io::ErrorKind::PermissionDenied => "run as root, or let this user open it",
+        _ => return io::Error::new(error.kind(), format!("{DEVICE}: {error}")),
+    };
+    io::Error::new(error.kind(), format!("{DEVICE}: {error}; {remedy}"))
+}
+
+fn without_right(error: Errno) -> io::Error {
+    let cause = io::Error::from(error);
+    if error != Errno::PERM {
+        return cause;
+    }
+    let remedy = "mounting needs root (the capability CAP_SYS_ADMIN): run with sudo, or in a container with --cap-add SYS_ADMIN";
+    io::Error::new(cause.kind(), format!("{cause}; {remedy}"))
 }
 
 /// Fails every request to the file system mounted at `target`, then and later, and takes the mount away: the way out of
@@ -68,7 +101,7 @@ pub fn mount(
 /// # Errors
 /// As of umount(2).
 pub fn force_unmount(target: &Path) -> io::Result<()> {
-    Ok(rustix::mount::unmount(target, UnmountFlags::FORCE | UnmountFlags::DETACH)?)
+    Ok(rustix::mount::unmount(target, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 
 /// Unmounts what is at `target`. False if it is in use: then it goes, and [`Session::join`] ends, when the last user has
@@ -77,9 +110,18 @@ pub fn force_unmount(target: &Path) -> io::Result<()> {
 /// # Errors
 /// As of umount(2).
 pub fn unmount(target: &Path) -> io::Result<bool> {
-    match rustix::mount::unmount(target, UnmountFlags::empty()) {
+    let Some(utf8) = target.to_str() else { return Err(io::ErrorKind::InvalidFilename.into()) };
+    let (_parent, target) = match host::mount::pinned(utf8.into()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        pinned => pinned?,
+    };
+    let target = target.as_std_path();
+    match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(true),
-        Err(Errno::BUSY) => Ok(rustix::mount::unmount(target, UnmountFlags::DETACH).map(|()| false)?),
+        Err(Errno::BUSY) => {
+            let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            Ok(rustix::mount::unmount(target, flags).map(|()| false)?)
+        }
         Err(Errno::INVAL | Errno::NOENT) => Ok(true),
         Err(e) => Err(e.into()),
     }
@@ -89,9 +131,9 @@ pub fn unmount(target: &Path) -> io::Result<bool> {
 #[derive(Debug)]
 pub struct Session {
     device: Arc<Device>,
-    duty: Option<Arc<Duty>>,
+    duty: Option<Arc<WorkerThrottle>>,
     capabilities: Capabilities,
-    way: Way,
+    way: TransportKind,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
@@ -103,7 +145,7 @@ impl Session {
     /// taken away with [`force_unmount`]: requests may wait in it.
     pub fn start<F: FileSystem>(fuse: OwnedFd, fs: Arc<F>, config: &Config) -> io::Result<Session> {
         let device = Arc::new(Device(fuse));
-        let rings = config.way == Way::Rings;
+        let rings = config.way == TransportKind::Rings;
         let mut wish = config.wish;
         if rings {
             wish.flags |= init_flag::OVER_IO_URING;
@@ -116,7 +158,7 @@ impl Session {
         let request_bytes_max = wish.request_bytes_max as usize;
         let readers = if rings { 1 } else { config.threads.max(1) };
         let duty = (!rings && config.awake < readers)
-            .then(|| Ok::<_, io::Error>(Duty::new(device.0.try_clone()?, readers, config.awake)))
+            .then(|| Ok::<_, io::Error>(WorkerThrottle::new(device.0.try_clone()?, readers, config.awake)))
             .transpose()?
             .map(Arc::new);
         let mut threads = Vec::new();
@@ -132,7 +174,9 @@ impl Session {
             let lone = (pin && config.stand_back).then(Arc::default);
             let common =
                 ring::Common { device, fs, entries, threads: threads_each, pin, lone, request_bytes_max };
-            threads.extend(ring::start(common, possible_cpus()?, &config.name)?);
+            let used = config.ring_cpus.clone().map_or_else(|| cpus(ONLINE_CPUS), Ok)?;
+            let possible = cpus(POSSIBLE_CPUS)?.len() as u16;
+            threads.extend(ring::start(common, possible, &used, &config.name)?);
         }
         Ok(Session { device, duty, capabilities, way: config.way, threads })
     }
@@ -143,7 +187,7 @@ impl Session {
     }
 
     /// Which way the requests come.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> TransportKind {
         self.way
     }
 
@@ -153,7 +197,7 @@ impl Session {
     }
 
     /// Which threads rest; none if they never do.
-    pub fn duty(&self) -> Option<Arc<Duty>> {
+    pub fn duty(&self) -> Option<Arc<WorkerThrottle>> {
         self.duty.clone()
     }
 
@@ -174,7 +218,7 @@ impl Session {
     }
 }
 
-fn shake_hands(device: &Device, wish: &InitWish) -> io::Result<Capabilities> {
+fn shake_hands(device: &Device, wish: &InitConfig) -> io::Result<Capabilities> {
     loop {
         let bytes = read_init(device)?;
         let Some(Request { header, operation: Operation::Init(asked) }) = Request::parse(&bytes) else {
@@ -191,24 +235,29 @@ fn shake_hands(device: &Device, wish: &InitWish) -> io::Result<Capabilities> {
             return Err(io::Error::other(what));
         }
         // A kernel of the future asks again when it hears which version is spoken here.
-        let (answer, _) = asked.answer(&InitWish { flags: 0, ..*wish });
+        let (answer, _) = asked.answer(&InitConfig { flags: 0, ..*wish });
         device.answer(header.unique, 0, &answer);
     }
 }
 
-/// CPUs for which the kernel has a queue: all that it could ever have.
-fn possible_cpus() -> io::Result<u16> {
-    let text = std::fs::read_to_string(POSSIBLE_CPUS)?;
-    cpus_in(text.trim()).ok_or_else(|| io::Error::other(format!("{POSSIBLE_CPUS}: cannot read `{text}`")))
+/// The CPUs that a file of the kernel's lists. It has as many queues as there are possible ones.
+fn cpus(file: &str) -> io::Result<Vec<u16>> {
+    let text = std::fs::read_to_string(file)?;
+    cpus_in(text.trim()).ok_or_else(|| io::Error::other(format!("{file}: cannot read `{text}`")))
 }
 
-/// How many CPUs are in a list such as `0-3` or `0,2-3`.
-fn cpus_in(list: &str) -> Option<u16> {
-    list.split(',').try_fold(0u16, |sum, part| {
+/// The CPUs in a list such as `0-3` or `0,2-3`.
+fn cpus_in(list: &str) -> Option<Vec<u16>> {
+    let mut all = Vec::new();
+    for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
+        if last < first {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    Some(all)
 }
 
 impl AsFd for Session {
@@ -220,8 +269,8 @@ impl AsFd for Session {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn lists_of_cpus_are_counted() {
-        let counts = ["0", "0-1", "0,2-5", "3-2", "", "0-70000"].map(super::cpus_in);
-        assert_eq!(counts, [Some(1), Some(2), Some(5), None, None, None]);
+    fn lists_of_cpus_are_read() {
+        let lists = ["0", "0-1", "0,2-5", "3-2", "", "0-70000"].map(super::cpus_in);
+        assert_eq!(lists, [Some(vec![0]), Some(vec![0, 1]), Some(vec![0, 2, 3, 4, 5]), None, None, None]);
     }
 }

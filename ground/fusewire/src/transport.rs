@@ -10,7 +10,7 @@ pub const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A way from the kernel to a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TransportKind {
     /// Through `/dev/fuse`.
     Classic,
     /// Through io_uring.
@@ -54,13 +54,13 @@ impl Transport {
     }
 
     /// The ways to try, one after the other.
-    pub fn ways(self) -> &'static [Way] {
+    pub fn ways(self) -> &'static [TransportKind] {
         match self {
-            Transport::Classic => &[Way::Classic],
-            Transport::Uring => &[Way::Rings],
-            Transport::Fastest => &[Way::Rings, Way::Classic],
-            Transport::Auto if uring_is_on() => &[Way::Rings, Way::Classic],
-            Transport::Auto => &[Way::Classic],
+            Transport::Classic => &[TransportKind::Classic],
+            Transport::Uring => &[TransportKind::Rings],
+            Transport::Fastest => &[TransportKind::Rings, TransportKind::Classic],
+            Transport::Auto if uring_is_on() => &[TransportKind::Rings, TransportKind::Classic],
+            Transport::Auto => &[TransportKind::Classic],
         }
     }
 }

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-use fusewire::wire::{Attr, Entry, InitWish, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag};
-use fusewire::{Answered, Config, FileSystem, Later, Reply, Session, UringSwitch, Way};
+use fusewire::wire::{
+    Attr, Entry, InitConfig, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag,
+};
+use fusewire::{Answered, Config, DeferredReply, FileSystem, Reply, Session, TransportKind, UringSwitch};
 use needs::needs;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -28,7 +30,7 @@ struct State {
     data: Vec<u8>,
     lookups: usize,
     forgets: u64,
-    syncs: Vec<Later>,
+    syncs: Vec<DeferredReply>,
     waiting: usize,
     gate_open: bool,
 }
@@ -113,7 +115,7 @@ impl FileSystem for OneFile {
                 reply.entry(&Entry { node: SYNCED + u64::from(*digit), ..self.entry() })
             }
             Operation::Lookup { .. } => reply.error(libc::ENOENT),
-            Operation::GetAttr => reply.attr(&self.attr(node), Duration::ZERO),
+            Operation::GetAttr { .. } => reply.attr(&self.attr(node), Duration::ZERO),
             Operation::Open { .. } => reply.opened(opened),
             Operation::Read { offset, size, .. } => reply.data(self.read(offset, size)),
             Operation::Write { offset, data, .. } => reply.written(self.write(offset, data)),
@@ -152,15 +154,16 @@ struct Mount {
 }
 
 impl Mount {
-    fn new(way: Way, threads: usize, entries: u16) -> Mount {
+    /// With rings these CPUs are the used ones; none: all that are online.
+    fn new(way: TransportKind, threads: usize, entries: u16, cpus: Option<Vec<u16>>) -> Mount {
         let dir = tempfile::tempdir().unwrap();
-        let switch = (way == Way::Rings).then(|| UringSwitch::on().unwrap());
+        let switch = (way == TransportKind::Rings).then(|| UringSwitch::on().unwrap());
         let data = "rootmode=40000,user_id=0,group_id=0,allow_other";
         let fuse =
             fusewire::mount(Path::new("one"), dir.path(), "fuse.one", MountFlags::NOATIME, data).unwrap();
         let flags = init_flag::BIG_WRITES | init_flag::PARALLEL_DIROPS | init_flag::ASYNC_DIO;
         let config = Config {
-            wish: InitWish {
+            wish: InitConfig {
                 flags,
                 request_bytes_max: 1 << 20,
                 max_background: 64,
@@ -171,6 +174,7 @@ impl Mount {
             threads,
             awake: 1,
             ring_threads: threads,
+            ring_cpus: cpus,
             ring_entries: entries,
             pin: true,
             stand_back: true,
@@ -327,9 +331,12 @@ const TESTS: [Test; 6] = [
 ];
 
 /// Runs a test on a mount of its own under a deadline, after which everybody who waits gets an error.
-fn run(name: &str, test: fn(&Mount), way: Way, threads: usize, entries: u16) {
+fn run(name: &str, test: fn(&Mount), way: TransportKind, threads: usize, entries: u16) {
     println!("{name}: {way:?}, {threads} threads, {entries} entries");
-    let mount = Mount::new(way, threads, entries);
+    run_on(name, test, way, Mount::new(way, threads, entries, None));
+}
+
+fn run_on(name: &str, test: fn(&Mount), way: TransportKind, mount: Mount) {
     let (done, ended) = mpsc::channel();
     let in_time = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -350,14 +357,26 @@ fn run(name: &str, test: fn(&Mount), way: Way, threads: usize, entries: u16) {
 #[test]
 fn one_file_is_served_through_the_device() {
     needs!(Root, Mounts, Fuse);
-    TESTS.into_iter().for_each(|(name, test)| run(name, test, Way::Classic, 3, 1));
+    TESTS.into_iter().for_each(|(name, test)| run(name, test, TransportKind::Classic, 3, 1));
 }
 
 #[test]
 fn one_file_is_served_through_rings() {
     needs!(Root, Mounts, Fuse, Rings);
     for (name, test) in TESTS {
-        run(name, test, Way::Rings, 3, 1);
-        run(name, test, Way::Rings, 1, 8);
+        run(name, test, TransportKind::Rings, 3, 1);
+        run(name, test, TransportKind::Rings, 1, 8);
+    }
+}
+
+/// As if all CPUs but the first had been offline when it was mounted: requests of theirs are served all the same.
+#[test]
+fn requests_of_a_cpu_that_was_not_used_are_served() {
+    needs!(Root, Mounts, Fuse, Rings);
+    for (name, test) in [TESTS[0], TESTS[1], TESTS[5]] {
+        for used in [vec![0], vec![]] {
+            println!("{name}: CPUs {used:?} are used");
+            run_on(name, test, TransportKind::Rings, Mount::new(TransportKind::Rings, 2, 1, Some(used)));
+        }
     }
 }

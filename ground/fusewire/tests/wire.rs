@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fusewire::wire::{
-    Attr, Directory, Entry, Header, InitAsked, InitWish, Opened, Operation, Request, SetAttr, SetTime,
+    Attr, Directory, Entry, Header, InitConfig, InitRequest, Opened, Operation, Request, SetAttr, SetTime,
     StatFs, attr_bytes, created_bytes, entry_bytes, fixed_bytes, init_flag, invalidate_entry,
     invalidate_inode, opcode, opened_bytes, prune, statx_bytes,
 };
@@ -94,7 +94,12 @@ fn requests_on_names_are_understood() {
 
 #[test]
 fn requests_on_nodes_and_handles_are_understood() {
-    asked(opcode::GETATTR, &longs(&[0, 0]), b"", |o| assert_eq!(o, Operation::GetAttr));
+    for with_handle in [false, true] {
+        let flags = u64::from(with_handle);
+        asked(opcode::GETATTR, &longs(&[flags, 0]), b"", |o| {
+            assert_eq!(o, Operation::GetAttr { with_handle })
+        });
+    }
     asked(opcode::STATX, &longs(&[0, 0, 0]), b"", |o| assert_eq!(o, Operation::StatX));
     asked(opcode::READLINK, &[], b"", |o| assert_eq!(o, Operation::ReadLink));
     asked(opcode::STATFS, &[], b"", |o| assert_eq!(o, Operation::StatFs));
@@ -196,7 +201,7 @@ fn nonsense_is_no_request_and_no_panic() {
         if let Some(header) = Header::parse(&whole) {
             let _ = Request::of_parts(header, fixed, rest);
         }
-        let _ = InitAsked::parse(&bytes);
+        let _ = InitRequest::parse(&bytes);
     }
     assert!(understood > 10_000, "{understood}");
 }
@@ -206,10 +211,10 @@ fn the_handshake_agrees_on_what_both_want() {
     let low = init_flag::ASYNC_READ | init_flag::MAX_PAGES | init_flag::INIT_EXT;
     let mut bytes = words(&[7, 45, 131_072, low as u32, (init_flag::OVER_IO_URING >> 32) as u32]);
     bytes.resize(64, 0);
-    let asked = InitAsked::parse(&bytes).expect("asked");
-    assert!(asked.is_spoken() && !InitAsked { minor: 30, ..asked }.is_spoken());
+    let asked = InitRequest::parse(&bytes).expect("asked");
+    assert!(asked.is_spoken() && !InitRequest { minor: 30, ..asked }.is_spoken());
     assert_eq!(asked.flags, low | init_flag::OVER_IO_URING);
-    let wish = InitWish {
+    let wish = InitConfig {
         flags: init_flag::ASYNC_READ | init_flag::WRITEBACK_CACHE | init_flag::OVER_IO_URING,
         request_bytes_max: 1 << 20,
         max_background: 128,
@@ -223,8 +228,8 @@ fn the_handshake_agrees_on_what_both_want() {
     assert_eq!(answer, golden);
     // Without the second half of the flags what stands there means nothing.
     bytes[12..16].copy_from_slice(&(init_flag::ASYNC_READ as u32).to_ne_bytes());
-    assert_eq!(InitAsked::parse(&bytes).expect("asked").flags, init_flag::ASYNC_READ);
-    assert_eq!(InitAsked::parse(&bytes[..15]), None);
+    assert_eq!(InitRequest::parse(&bytes).expect("asked").flags, init_flag::ASYNC_READ);
+    assert_eq!(InitRequest::parse(&bytes[..15]), None);
 }
 
 const ATTR: Attr = Attr {

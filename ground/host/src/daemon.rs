@@ -1,9 +1,13 @@
 //! Daemons that serve a file system or device: how they come up ([`launch`], [`come_up`]), and keeping them out of the way
-//! of their own work: one that has to wait for memory which only a write to itself can free waits for ever.
+//! of their own work: one that has to wait for memory which only a write to itself can free waits for ever. What goes wrong
+//! with them is said in the [`log`], a panic as well, which ends them.
+
+pub mod log;
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -72,13 +76,21 @@ pub fn launch(command: &mut Command) -> Result<u32, String> {
 }
 
 /// What a daemon that [`launch`] started does first: leaves its starter's session, starts what it serves, and says so.
-/// None if that failed, or if nobody waits for it any more.
-pub fn come_up<T, E: Display>(start: impl FnOnce() -> Result<T, E>) -> Option<T> {
+/// None if that failed, or if nobody waits for it any more. `name` and `file` are for the [`log`].
+pub fn come_up<T, E: Display>(
+    name: &str,
+    file: Option<&Path>,
+    start: impl FnOnce() -> Result<T, E>,
+) -> Option<T> {
     // A session of its own: a closed terminal must not take the file system away.
     let _ = rustix::process::setsid();
     // until it serves: a starter that was killed has nobody who would take a late mount away
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    if nobody_hears() {
+    if launcher_is_gone() {
+        return None;
+    }
+    if let Err(error) = log::begin(name, file) {
+        println!("open the log {}: {error}", file.unwrap_or(Path::new("")).display());
         return None;
     }
     let started = start().map_err(|error| println!("{error}")).ok()?;
@@ -99,7 +111,7 @@ pub fn take_signals() -> io::Result<Signals> {
 }
 
 /// Whether the one who waits for this daemon's first line has gone.
-fn nobody_hears() -> bool {
+fn launcher_is_gone() -> bool {
     let out = io::stdout();
     let mut asked = [PollFd::new(&out, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `subject` | which device or file a path means |
 //! | `hold` | keeping everybody else from it |
+//! | `holder` | who does so |
 //! | `signatures`, `blank` | what lies there |
 //! | `usage` | who uses it: mounts, swap, devices built on it, loop devices |
 //! | `report`, `inspect` | all of that, as the user sees it; how it is found out |
@@ -19,6 +20,7 @@ mod blank;
 mod blocker;
 mod decision;
 mod hold;
+mod holder;
 mod inspect;
 mod refusal;
 mod report;
@@ -28,7 +30,8 @@ mod usage;
 
 pub use blocker::{Blocker, MountedPart};
 pub use decision::{Consent, Permit, may_overwrite};
-pub use hold::hold;
+pub use hold::{hold, reopen_path};
+pub use holder::{Holder, ServedMount};
 pub use refusal::EraseRefused;
 pub use report::{DeviceReport, Partition};
 pub use signatures::Signature;

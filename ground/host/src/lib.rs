@@ -14,6 +14,7 @@
 //! | [`runner`] | programs: command lines, running them, a seam for tests |
 //! | [`place`] | paths followed by descriptor, so that no link leads astray |
 //! | [`unavailable`] | what this machine cannot do, with reason and remedy |
+//! | [`mod@note`] | what is said on standard error, whoever reads it |
 //! | [`text`] | values in texts of `key: value` lines |
 //! | [`bytes`] | numbers of bytes for people |
 //! | [`wait`](mod@wait) | waiting with growing pauses |
@@ -28,6 +29,7 @@ pub mod loopdev;
 pub mod machine;
 pub mod mount;
 pub mod mountinfo;
+pub mod note;
 pub mod place;
 pub mod process;
 pub mod runner;

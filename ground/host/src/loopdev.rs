@@ -16,6 +16,9 @@ const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
+/// `BLKPG` of linux/blkpg.h, and its operation that takes a partition off a disk; the table on the disk stays.
+const BLKPG: libc::Ioctl = 0x1269;
+const BLKPG_DEL_PARTITION: i32 = 2;
 /// How long a detached device may take to become free before that counts as deferred.
 const DETACH_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -44,6 +47,25 @@ struct LoopConfig {
     block_size: u32,
     info: LoopInfo64,
     reserved: [u64; 8],
+}
+
+/// `struct blkpg_ioctl_arg`.
+#[repr(C)]
+struct BlkpgArgument {
+    operation: i32,
+    flags: i32,
+    data_bytes: i32,
+    data: *mut BlkpgPartition,
+}
+
+/// `struct blkpg_partition`.
+#[repr(C)]
+struct BlkpgPartition {
+    start: i64,
+    length: i64,
+    number: i32,
+    device_name: [u8; 64],
+    volume_name: [u8; 64],
 }
 
 /// How to attach a file.
@@ -119,7 +141,37 @@ pub fn direct_io(host: &Host, device: &Utf8Path) -> bool {
     host.read(format!("/sys/block/{name}/loop/dio")).is_ok_and(|text| text == "1")
 }
 
-/// Detaches the device from `file`. False when it is still in use: the kernel then detaches it at the last
+/// Takes the partitions off a loop device that is open as `opened`. The kernel does so only for a device that scans for
+/// them, which ours do not: what partx(8) or another program added would stay, and be found by the device's next user.
+/// A partition in use stays until its user leaves; one that has gone meanwhile is none.
+///
+/// # Errors
+/// The first one but `EBUSY` and `ENXIO`; the other partitions are tried all the same.
+pub fn remove_partitions(host: &Host, device: &Utf8Path, opened: &File) -> io::Result<()> {
+    let name = device.file_name().unwrap_or_default();
+    let entries = std::fs::read_dir(host.path(format!("/sys/block/{name}")))?;
+    let numbers = entries.flatten().filter_map(|entry| {
+        entry.file_name().to_str()?.strip_prefix(name)?.strip_prefix('p')?.parse::<i32>().ok()
+    });
+    let mut removed = Ok(());
+    for number in numbers {
+        let (device_name, volume_name) = ([0; 64], [0; 64]);
+        let mut partition = BlkpgPartition { start: 0, length: 0, number, device_name, volume_name };
+        let data_bytes = size_of::<BlkpgPartition>() as i32;
+        let argument =
+            BlkpgArgument { operation: BLKPG_DEL_PARTITION, flags: 0, data_bytes, data: &raw mut partition };
+        // SAFETY: the descriptor is open, and both structures have the kernel's layout and outlive the call.
+        if unsafe { libc::ioctl(opened.as_raw_fd(), BLKPG, &raw const argument) } != 0 {
+            let error = io::Error::last_os_error();
+            if !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENXIO)) {
+                removed = removed.and(Err(error));
+            }
+        }
+    }
+    removed
+}
+
+/// Detaches the device from `file`, its partitions with it. False when it is still in use: the kernel then detaches it at the last
 /// close.
 pub fn detach(host: &Host, device: &Utf8Path, file: &Utf8Path) -> io::Result<bool> {
     {
@@ -128,6 +180,7 @@ pub fn detach(host: &Host, device: &Utf8Path, file: &Utf8Path) -> io::Result<boo
         if backing_file(host, device).as_deref() != Some(file) {
             return Ok(true);
         }
+        remove_partitions(host, device, &opened)?;
         // SAFETY: the descriptor is open, and this request takes no argument.
         if unsafe { libc::ioctl(opened.as_raw_fd(), LOOP_CLR_FD) } != 0 {
             let error = io::Error::last_os_error();
@@ -146,6 +199,7 @@ mod tests {
     fn structures_have_the_size_of_the_kernels() {
         assert_eq!(std::mem::size_of::<LoopInfo64>(), 232);
         assert_eq!(std::mem::size_of::<LoopConfig>(), 304);
+        assert_eq!([size_of::<BlkpgArgument>(), size_of::<BlkpgPartition>()], [24, 152]);
     }
 
     #[test]

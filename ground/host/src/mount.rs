@@ -61,8 +61,12 @@ pub fn unmount(target: &Utf8Path, patience: Duration) -> io::Result<()> {
     Ok(result?)
 }
 
-/// A path of the mount point that no link can lead astray as long as the descriptor is open.
-fn pinned(target: &Utf8Path) -> io::Result<(OwnedFd, Utf8PathBuf)> {
+/// A path of the mount point `target` (absolute) that no link can lead astray as long as the descriptor is open. Its last part
+/// is not followed: say so where it is used (`UMOUNT_NOFOLLOW`).
+///
+/// # Errors
+/// A link leads to it, or its parent cannot be opened.
+pub fn pinned(target: &Utf8Path) -> io::Result<(OwnedFd, Utf8PathBuf)> {
     let (parent, name) = place::parent(target)?;
     let path = format!("/proc/self/fd/{}/{name}", parent.as_raw_fd());
     Ok((parent, path.into()))

@@ -19,6 +19,14 @@ pub struct MountEntry {
     pub options: String,
 }
 
+impl MountEntry {
+    /// The device number as stat(2) gives it.
+    pub fn device(&self) -> Option<u64> {
+        let (major, minor) = self.device_number.split_once(':')?;
+        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+    }
+}
+
 /// Reads the file's text; lines that do not look like the manual page says are left out.
 pub fn parse(text: &str) -> Vec<MountEntry> {
     text.lines().filter_map(parse_line).collect()

@@ -1,8 +1,10 @@
 //! Places that somebody else could steer: opened step by step without following links, and looked at for who may
 //! change them. What is found is then worked on by descriptor, so that a link put into a path meanwhile leads nowhere.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -20,7 +22,7 @@ const UNMAPPED: u32 = 65_534;
 
 /// Why a directory or file is not relied on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Distrust {
+pub struct DistrustReason {
     /// Where.
     pub path: Utf8PathBuf,
     /// What speaks against it.
@@ -33,9 +35,76 @@ pub struct Distrust {
 #[derive(Debug)]
 pub enum OpenError {
     /// It is not relied on.
-    Distrust(Distrust),
+    Distrust(DistrustReason),
     /// This path, this error.
     Io(Utf8PathBuf, io::Error),
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> io::Error {
+        match error {
+            OpenError::Distrust(DistrustReason { path, why, remedy }) => {
+                io::Error::new(io::ErrorKind::PermissionDenied, format!("{path} {why}; {remedy}"))
+            }
+            OpenError::Io(path, error) => io::Error::new(error.kind(), format!("{path}: {error}")),
+        }
+    }
+}
+
+/// A directory that is ours alone, held by descriptor. Its files are opened by their names within it; none of them is a
+/// link, belongs to somebody else or is written by others.
+#[derive(Debug)]
+pub struct PrivateDir {
+    path: Utf8PathBuf,
+    dir: OwnedFd,
+}
+
+impl PrivateDir {
+    /// As [`open_trusted`].
+    ///
+    /// # Errors
+    /// As [`open_trusted`].
+    pub fn open(path: &Utf8Path) -> Result<PrivateDir, OpenError> {
+        Ok(PrivateDir { path: path.to_owned(), dir: open_trusted(path)? })
+    }
+
+    /// What a file holds.
+    ///
+    /// # Errors
+    /// There is none, or it is not a plain file of ours.
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.dir, name, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other(format!("{} is not a regular file", self.path.join(name))));
+        }
+        check_own(&self.path.join(name), &stat).map_err(OpenError::Distrust)?;
+        let mut bytes = Vec::new();
+        File::from(file).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Makes a file that only this user reads and writes; what had its name is gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(&self, name: &str) -> io::Result<File> {
+        match rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.dir, name, flags, Mode::from_raw_mode(0o600))?.into())
+    }
+
+    /// Makes a file that holds `bytes`.
+    ///
+    /// # Errors
+    /// As [`PrivateDir::create`].
+    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.create(name)?.write_all(bytes)
+    }
 }
 
 /// Opens the directory `path` (absolute, without links) for reading, if nobody but its owner, this process's user, can
@@ -57,6 +126,27 @@ pub fn check_for_new(path: &Utf8Path) -> Result<(), OpenError> {
     check_above(path, &stat).map_err(OpenError::Distrust)
 }
 
+/// The directory `name` in a home, made if it is missing: for what root makes once, and reads and starts later by its path. Nobody
+/// but this process's user can put anything into it or into a directory above it, and no link leads to it from the home on, so
+/// that such a path means the same file each time.
+///
+/// # Errors
+/// Another one can, or what the system says.
+pub fn own_below(home: &Utf8Path, name: &str) -> Result<Utf8PathBuf, OpenError> {
+    let failed = |source| OpenError::Io(home.join(name), source);
+    let make = |path: &Utf8Path| std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path);
+    let home = match home.canonicalize_utf8() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(home).and_then(|()| home.canonicalize_utf8()).map_err(failed)?
+        }
+        home => home.map_err(failed)?,
+    };
+    let path = home.join(name);
+    make(&path).map_err(failed)?;
+    open_trusted(&path)?;
+    Ok(path)
+}
+
 fn open_below_trusted(path: &Utf8Path) -> Result<OwnedFd, OpenError> {
     let failed = |at: &Utf8Path| {
         let at = at.to_owned();
@@ -75,7 +165,7 @@ fn open_below_trusted(path: &Utf8Path) -> Result<OwnedFd, OpenError> {
 }
 
 /// Whether a directory above is one that only we and root arrange.
-fn check_above(path: &Utf8Path, stat: &Stat) -> Result<(), Distrust> {
+fn check_above(path: &Utf8Path, stat: &Stat) -> Result<(), DistrustReason> {
     let own = rustix::process::geteuid().as_raw();
     let nested = || !crate::Host::system().in_first_user_namespace();
     let trusted = [0, own].contains(&stat.st_uid) || stat.st_uid == UNMAPPED && nested();
@@ -90,7 +180,7 @@ fn check_above(path: &Utf8Path, stat: &Stat) -> Result<(), Distrust> {
 }
 
 /// Whether this directory or file is ours and nobody else writes to it.
-pub fn check_own(path: &Utf8Path, stat: &Stat) -> Result<(), Distrust> {
+pub fn check_own(path: &Utf8Path, stat: &Stat) -> Result<(), DistrustReason> {
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(owned_by_another(path, stat.st_uid));
     }
@@ -100,17 +190,17 @@ pub fn check_own(path: &Utf8Path, stat: &Stat) -> Result<(), Distrust> {
     Ok(())
 }
 
-fn owned_by_another(path: &Utf8Path, uid: u32) -> Distrust {
+fn owned_by_another(path: &Utf8Path, uid: u32) -> DistrustReason {
     let own = rustix::process::geteuid().as_raw();
-    Distrust {
+    DistrustReason {
         path: path.to_owned(),
         why: format!("belongs to user {uid}, who could have loadline take away what is not its own"),
         remedy: format!("give it to user {own} (chown), or choose another home of results with --home"),
     }
 }
 
-fn writable_by_others(path: &Utf8Path) -> Distrust {
-    Distrust {
+fn writable_by_others(path: &Utf8Path) -> DistrustReason {
+    DistrustReason {
         path: path.to_owned(),
         why: "is writable by others, who could have loadline take away what is not its own".into(),
         remedy: format!("`chmod go-w {path}`, or choose another home of results with --home"),
@@ -132,6 +222,24 @@ pub fn parent(path: &Utf8Path) -> io::Result<(OwnedFd, &str)> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens the plain file `path` (absolute) for reading and writing, if it belongs to this process's user and no link leads to it.
+///
+/// # Errors
+/// It is something else, or what the system says.
+pub fn open_own_rw(path: &Utf8Path) -> io::Result<File> {
+    let (dir, name) = parent(path)?;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&dir, name, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other(format!("{path} is not a regular file")));
+    }
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(OpenError::Distrust(owned_by_another(path, stat.st_uid)).into());
+    }
+    Ok(file.into())
 }
 
 /// Opens a directory within `dir`; a link or something mounted there is refused.
@@ -181,4 +289,57 @@ pub fn names(dir: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
         }
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_a_link_leads_to_is_not_opened_for_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| Utf8Path::from_path(dir.path()).unwrap().join(name);
+        std::fs::create_dir(path("a")).unwrap();
+        std::fs::write(path("a/file"), "").unwrap();
+        open_own_rw(&path("a/file")).unwrap();
+        std::os::unix::fs::symlink(path("a"), path("b")).unwrap();
+        std::os::unix::fs::symlink(path("a/file"), path("a/link")).unwrap();
+        for wrong in ["b/file", "a/link", "a", "none"] {
+            open_own_rw(&path(wrong)).expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_could_steer_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let home = Utf8Path::from_path(dir.path()).unwrap();
+        let mode =
+            |path: &Utf8Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        let made = own_below(home, "guests").unwrap();
+        std::fs::write(made.join("image"), "ours").unwrap();
+        assert_eq!(own_below(home, "guests").unwrap(), made);
+        for steered in [home.to_owned(), made.clone()] {
+            mode(&steered, 0o777);
+            assert!(matches!(own_below(home, "guests"), Err(OpenError::Distrust(_))), "{steered}");
+            mode(&steered, 0o755);
+        }
+        // a link to a folder of ours that is meant for something else
+        std::os::unix::fs::symlink(elsewhere.path(), home.join("kernels")).unwrap();
+        own_below(home, "kernels").expect_err("a link was followed");
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn files_of_an_own_folder_are_no_links_and_replace_what_was_there() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = PrivateDir::open(Utf8Path::from_path(dir.path()).unwrap()).unwrap();
+        let letter = elsewhere.path().join("letter");
+        std::fs::write(&letter, "a letter").unwrap();
+        std::os::unix::fs::symlink(&letter, dir.path().join("state")).unwrap();
+        folder.read("state").expect_err("a link was followed");
+        folder.write("state", b"ours").unwrap();
+        assert_eq!(folder.read("state").unwrap(), b"ours");
+        assert_eq!(std::fs::read_to_string(&letter).unwrap(), "a letter");
+    }
 }

@@ -37,6 +37,17 @@ impl ProcessId {
     }
 }
 
+/// Lets this process have so many descriptors, or as many as its hard limit allows: the usual soft limit is 1,024. A refusal
+/// shows as EMFILE when the limit is met.
+pub fn allow_descriptors(number: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < number) {
+        limit.current = Some(limit.maximum.map_or(number, |most| most.min(number)));
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
 /// Has the kernel kill the command's process when the thread that starts it ends, and so when this process is killed:
 /// a mkfs or mount that outlives a killed run would make something after everything was taken down.
 pub fn end_with_parent(command: &mut Command) {

@@ -99,7 +99,7 @@ const PARAMETER_BYTES: u16 = 60;
 
 /// A device to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DeviceSpec {
     /// Hardware queues; the kernel makes no more than there are CPUs.
     pub queues: u16,
     /// Requests of a queue at a time.
@@ -112,7 +112,7 @@ pub struct Wanted {
 
 /// What its users are told of a device. It has a volatile cache, and knows flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct DeviceGeometry {
     /// Capacity in bytes.
     pub bytes: u64,
     /// Bytes of a block, as a power of two.
@@ -157,8 +157,8 @@ impl Control {
     ///
     /// # Errors
     /// `EEXIST` when the number is taken.
-    pub fn add(&self, number: u32, wanted: Wanted) -> io::Result<u16> {
-        let Wanted { queues, depth, request_bytes_max, tag } = wanted;
+    pub fn add(&self, number: u32, wanted: DeviceSpec) -> io::Result<u16> {
+        let DeviceSpec { queues, depth, request_bytes_max, tag } = wanted;
         let mut info = DeviceInfo { queues, depth, request_bytes_max, number, tag, ..Default::default() };
         self.command(ADD_DEV, number, info_bytes(&mut info), 0, PATIENCE)?;
         Ok(info.queues)
@@ -181,7 +181,7 @@ impl Control {
     ///
     /// # Errors
     /// What the kernel does not take.
-    pub fn set(&self, number: u32, shape: Shape) -> io::Result<()> {
+    pub fn set(&self, number: u32, shape: DeviceGeometry) -> io::Result<()> {
         let sectors = |bytes: u32| bytes / SECTOR as u32;
         let mut parameters = Parameters {
             len: PARAMETER_BYTES.into(),

@@ -9,7 +9,7 @@ use host::{Host, ProcessId};
 
 use crate::file::{Entry, JournalFile};
 use crate::folder::{Disk, Folder};
-use crate::identity::Made;
+use crate::identity::CreatedFile;
 use crate::leftovers::{self, Leftover};
 use crate::orphans::Orphans;
 use crate::undo;
@@ -44,9 +44,9 @@ struct State {
 
 /// While it lives, [`Journal::undo`] waits: something is being made.
 #[derive(Debug)]
-pub struct Making<'a>(&'a Journal);
+pub struct CreationGuard<'a>(&'a Journal);
 
-impl Drop for Making<'_> {
+impl Drop for CreationGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.making -= 1;
@@ -129,7 +129,7 @@ impl Journal {
             return Err(JournalError::Closed);
         }
         let id = EntryId(state.file.add(&resource)?);
-        state.open.insert(id, Entry { resource, made: Made::NotYet });
+        state.open.insert(id, Entry { resource, made: CreatedFile::NotYet });
         Ok(id)
     }
 
@@ -162,18 +162,18 @@ impl Journal {
         let id = self.record(resource).map_err(|error| (None, error.into()))?;
         let made = make().map_err(|error| (Some(id), error))?;
         if let Some(path) = image {
-            self.tell_file(id, &path).map_err(|error| (Some(id), error.into()))?;
+            self.record_file_identity(id, &path).map_err(|error| (Some(id), error.into()))?;
         }
         Ok((id, made))
     }
 
     /// Writes which file an image became: no other one is removed in its place.
-    fn tell_file(&self, id: EntryId, path: &Utf8Path) -> Result<(), JournalError> {
+    fn record_file_identity(&self, id: EntryId, path: &Utf8Path) -> Result<(), JournalError> {
         let Some(file) = undo::file_at(path) else { return Ok(()) };
         let mut state = self.lock();
         if let Some(entry) = state.open.get_mut(&id) {
             // before it is written: if that fails, this run still knows
-            entry.made = Made::File(file);
+            entry.made = CreatedFile::File(file);
         }
         state.file.made(id.0, file)
     }
@@ -194,13 +194,13 @@ impl Journal {
     }
 
     /// Announces that something recorded earlier is being made again (a second mount); undo waits for it.
-    pub fn begin(&self) -> Result<Making<'_>, JournalError> {
+    pub fn begin(&self) -> Result<CreationGuard<'_>, JournalError> {
         let mut state = self.lock();
         if state.closed {
             return Err(JournalError::Closed);
         }
         state.making += 1;
-        Ok(Making(self))
+        Ok(CreationGuard(self))
     }
 
     /// Strikes an entry: it is gone, or not ours to undo.

@@ -1,4 +1,5 @@
-//! Mounts whose daemon is dead: a betrfs mount outlives a killed daemon, and answers everything with ENOTCONN.
+//! Mounts of betrfs: whether their daemon is dead, since a mount outlives a killed daemon, and answers everything with ENOTCONN;
+//! and what those say of themselves whose daemon lives.
 //!
 //! A mount that somebody made by hand stands in no journal; its type says that it is betrfs's, and only such ones are
 //! looked at.
@@ -17,6 +18,10 @@ use crate::Outcome;
 
 /// The type in mountinfo of what loadline's own file system mounts.
 pub const BETRFS_TYPE: &str = "fuse.betrfs";
+/// The attribute of a mount's root directory in which betrfs says whether it takes writes.
+const STATE: &str = "betrfs.state";
+/// Bytes that are read of it.
+const STATE_BYTES_MAX: usize = 4096;
 /// How long a file system may take to say that it lives. One whose daemon is stopped never answers.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a busy mount is tried again before it is detached lazily.
@@ -86,26 +91,73 @@ fn mounted_by(mount: &MountEntry) -> Option<u32> {
     user.filter(|_| users.next().is_none())
 }
 
-fn dead_among(mounts: &[MountEntry], user: u32, is_dead: impl Fn(&Utf8Path) -> bool) -> Vec<DeadMount> {
-    let is_seen = |mount: &&MountEntry| mountinfo::topmost_at(mounts, &mount.target) == Some(mount);
+/// A betrfs mount, and how it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountState {
+    /// Where it is mounted.
+    pub target: Utf8PathBuf,
+    /// The device or image, as the table of mounts shows it.
+    pub source: String,
+    /// In its own words: that it takes writes, or why it does not; None if it does not answer.
+    pub state: Option<String>,
+}
+
+impl MountState {
+    /// The betrfs mounts of this mount namespace whose daemon lives, as of [`DeadMount::find`].
+    ///
+    /// # Errors
+    /// /proc/self/mountinfo cannot be read.
+    pub fn find(host: &Host) -> io::Result<Vec<MountState>> {
+        let mounts = host.mounts()?;
+        let ours = ours_among(&mounts, rustix::process::geteuid().as_raw());
+        let living = ours.filter(|mount| !is_dead(&mount.target));
+        let of = |mount: &MountEntry| MountState {
+            target: mount.target.clone(),
+            source: mount.source.clone(),
+            state: ask(&mount.target, state_of).and_then(Result::ok),
+        };
+        Ok(living.map(of).collect())
+    }
+}
+
+fn state_of(target: &Utf8Path) -> io::Result<String> {
+    let mut bytes = vec![0; STATE_BYTES_MAX];
+    let read = rustix::fs::getxattr(target.as_str(), STATE, &mut bytes[..])?;
+    Ok(String::from_utf8_lossy(&bytes[..read]).into_owned())
+}
+
+/// The mounts of betrfs that are seen at their target, made by `user`.
+fn ours_among(mounts: &[MountEntry], user: u32) -> impl Iterator<Item = &MountEntry> {
+    let is_seen = move |mount: &&MountEntry| mountinfo::topmost_at(mounts, &mount.target) == Some(mount);
     let ours = mounts.iter().filter(|mount| mount.fs_type == BETRFS_TYPE).filter(is_seen);
     // what another user mounted is not even asked: its daemon could answer what it likes, or never
-    let ours = ours.filter(|mount| mounted_by(mount) == Some(user));
-    let dead = ours.filter(|mount| is_dead(&mount.target));
+    ours.filter(move |mount| mounted_by(mount) == Some(user))
+}
+
+fn dead_among(mounts: &[MountEntry], user: u32, is_dead: impl Fn(&Utf8Path) -> bool) -> Vec<DeadMount> {
+    let dead = ours_among(mounts, user).filter(|mount| is_dead(&mount.target));
     dead.map(|mount| DeadMount { target: mount.target.clone(), source: mount.source.clone() }).collect()
 }
 
-/// Asks the file system in a thread of its own, since one whose daemon hangs would keep the asker for ever; such a one
-/// is not dead.
+/// Whether the file system says so; one whose daemon hangs is not dead.
 fn is_dead(target: &Utf8Path) -> bool {
+    let says_so = |target: &Utf8Path| {
+        rustix::fs::statfs(target.as_str()).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
+    };
+    ask(target, says_so).unwrap_or(false)
+}
+
+/// Asks a file system in a thread of its own, since one whose daemon hangs would keep the asker for ever: then None.
+fn ask<T: Send + 'static>(
+    target: &Utf8Path,
+    question: impl FnOnce(&Utf8Path) -> T + Send + 'static,
+) -> Option<T> {
     let (tell, told) = mpsc::channel();
     let target = target.to_owned();
     std::thread::spawn(move || {
-        let dead =
-            rustix::fs::statfs(target.as_str()).is_err_and(|error| error == rustix::io::Errno::NOTCONN);
-        let _ = tell.send(dead);
+        let _ = tell.send(question(&target));
     });
-    told.recv_timeout(ANSWER_PATIENCE).unwrap_or(false)
+    told.recv_timeout(ANSWER_PATIENCE).ok()
 }
 
 #[cfg(test)]

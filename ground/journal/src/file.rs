@@ -9,7 +9,7 @@ use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::folder::{Folder, Log};
-use crate::identity::{FileId, Made};
+use crate::identity::{CreatedFile, FileId};
 use host::wait::wait_until;
 
 use crate::tree::random_word;
@@ -71,7 +71,7 @@ pub(crate) struct JournalFile {
 pub(crate) struct Entry {
     pub resource: Resource,
     /// Which file it is, for an image.
-    pub made: Made,
+    pub made: CreatedFile,
 }
 
 /// What a journal file says.
@@ -259,7 +259,7 @@ impl Contents {
         Self::parse(&log.read()?).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
-    fn parse(text: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         let whole_len = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let mut lines = text[..whole_len].split(|byte| *byte == b'\n');
         let header = lines.next().unwrap_or_default();
@@ -269,7 +269,8 @@ impl Contents {
             let version = header.loadline_journal;
             return Err(format!("written by a newer loadline (format {version}); use that one"));
         }
-        let unmade = if header.loadline_journal < TELLS_FILES { Made::Untold } else { Made::NotYet };
+        let unmade =
+            if header.loadline_journal < TELLS_FILES { CreatedFile::Untold } else { CreatedFile::NotYet };
         let mut open = BTreeMap::new();
         let mut unreadable_lines = Vec::new();
         let mut next = 1;
@@ -277,11 +278,11 @@ impl Contents {
             match serde_json::from_slice(line) {
                 Ok(Line { add: Some(id), resource: Some(resource), made: None, file: None, done: None }) => {
                     open.insert(id, Entry { resource, made: unmade });
-                    next = next.max(id + 1);
+                    next = next.max(id.saturating_add(1));
                 }
                 Ok(Line { add: None, resource: None, made: Some(id), file: Some(file), done: None }) => {
                     if let Some(entry) = open.get_mut(&id) {
-                        entry.made = Made::File(file);
+                        entry.made = CreatedFile::File(file);
                     }
                 }
                 Ok(Line { add: None, resource: None, made: None, file: None, done: Some(id) }) => {

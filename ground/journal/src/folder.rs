@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::JournalError;
-use host::place::{self, Distrust, OpenError};
+use host::place::{self, DistrustReason, OpenError};
 
 /// A directory of journals.
 pub(crate) trait Folder: Debug + Send + Sync {
@@ -84,7 +84,9 @@ impl Disk {
 impl From<OpenError> for JournalError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Distrust(Distrust { path, why, remedy }) => JournalError::Unsafe { path, why, remedy },
+            OpenError::Distrust(DistrustReason { path, why, remedy }) => {
+                JournalError::Unsafe { path, why, remedy }
+            }
             OpenError::Io(path, source) => JournalError::Io { path, source },
         }
     }
@@ -117,7 +119,7 @@ impl Folder for Disk {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(io::Error::other("is not a regular file"));
         }
-        if let Err(Distrust { why, remedy, .. }) = place::check_own(&self.path.join(name), &stat) {
+        if let Err(DistrustReason { why, remedy, .. }) = place::check_own(&self.path.join(name), &stat) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{why}; {remedy}")));
         }
         Ok(Box::new(File::from(file)))

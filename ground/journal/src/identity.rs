@@ -40,7 +40,7 @@ impl FileId {
 
 /// What a journal tells of the file that an entry names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum CreatedFile {
     /// It is this one.
     File(FileId),
     /// Nothing yet: the run died before it was made, or right after.

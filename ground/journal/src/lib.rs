@@ -15,6 +15,7 @@
 //! | `leftovers` | the journals of dead runs |
 //! | `orphans` | processes that outlive the server that has forked them |
 //! | `tree` | private directories |
+//! | `fuzzing` | for fuzz targets: a journal read from bytes |
 //! | [`loopdev`], [`ublk`], [`cgroup`] | loop devices, served block devices and memory cgroups that are in the journal |
 //! | [`dead_mount`] | mounts of betrfs whose daemon was killed, which are in no journal |
 //!
@@ -27,6 +28,8 @@ pub mod dead_mount;
 mod error;
 mod file;
 mod folder;
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod leftovers;
 pub mod loopdev;
@@ -40,9 +43,9 @@ mod undo;
 #[cfg(test)]
 mod fault_tests;
 
-pub use book::{EntryId, Journal, Making, Scope};
+pub use book::{CreationGuard, EntryId, Journal, Scope};
 pub use cgroup::{Cgroup, CgroupError, CgroupStats, MemoryLimit};
-pub use dead_mount::DeadMount;
+pub use dead_mount::{DeadMount, MountState};
 pub use error::JournalError;
 pub use leftovers::{Leftover, WhyDead};
 pub use orphans::Orphans;

@@ -4,7 +4,7 @@ use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use host::Host;
-use host::loopdev::{LoopOptions, backing_file, configure, get_free, open_rw};
+use host::loopdev::{LoopOptions, backing_file, configure, get_free, open_rw, remove_partitions};
 
 use crate::{EntryId, Journal, JournalError, Resource};
 
@@ -38,7 +38,7 @@ pub fn attach(
 ) -> Result<(Utf8PathBuf, EntryId), AttachError> {
     let control_path = Utf8PathBuf::from("/dev/loop-control");
     let control = open_rw(&host.path(&control_path)).map_err(|e| AttachError::Io(control_path.clone(), e))?;
-    let backing = open_rw(file).map_err(|e| AttachError::Io(file.to_owned(), e))?;
+    let backing = host::place::open_own_rw(file).map_err(|e| AttachError::Io(file.to_owned(), e))?;
     let mut last = io::Error::from_raw_os_error(libc::EBUSY);
     for _ in 0..ATTACH_TRIES {
         let number = get_free(&control).map_err(|e| AttachError::Io(control_path.clone(), e))?;
@@ -46,7 +46,9 @@ pub fn attach(
         let resource = Resource::LoopDevice { device: device.clone(), backing_file: file.to_owned() };
         let attached = journal.create_exclusive(resource, || {
             let opened = open_rw(&host.path(&device)).map_err(|e| AttachError::Io(device.clone(), e))?;
-            configure(&opened, &backing, options).map_err(|e| AttachError::Io(device.clone(), e))
+            configure(&opened, &backing, options).map_err(|e| AttachError::Io(device.clone(), e))?;
+            // of an earlier file, which somebody used until it was gone
+            remove_partitions(host, &device, &opened).map_err(|e| AttachError::Io(device.clone(), e))
         });
         match attached {
             Ok((id, ())) => {

@@ -4,7 +4,7 @@ use std::io;
 
 use camino::Utf8Path;
 use host::Host;
-use host::ublk::{self, Control, Wanted};
+use host::ublk::{self, Control, DeviceSpec};
 
 use crate::loopdev::AttachError;
 use crate::{EntryId, Journal, Resource};
@@ -14,7 +14,7 @@ const NUMBERS: u32 = 64;
 
 /// A device that was made and has no server yet.
 #[derive(Debug)]
-pub struct Added {
+pub struct AddedDevice {
     /// N of `/dev/ublkbN`.
     pub number: u32,
     /// Its queues, of which there may be fewer than were wanted.
@@ -31,15 +31,15 @@ pub fn add(
     host: &Host,
     journal: &Journal,
     control: &Control,
-    wanted: Wanted,
+    wanted: DeviceSpec,
     owner: &Utf8Path,
-) -> Result<Added, AttachError> {
+) -> Result<AddedDevice, AttachError> {
     let failed = |error| AttachError::Io(ublk::CONTROL.into(), error);
     let free = |number: &u32| !host.path(ublk::server_path(*number)).exists();
     for number in (0..NUMBERS).filter(free) {
         let resource = Resource::UblkDevice { number, tag: wanted.tag, owner: owner.to_owned() };
         match journal.create_exclusive(resource, || control.add(number, wanted).map_err(failed)) {
-            Ok((entry, queues)) => return Ok(Added { number, queues, entry }),
+            Ok((entry, queues)) => return Ok(AddedDevice { number, queues, entry }),
             // another program was quicker
             Err(AttachError::Io(_, error)) if error.raw_os_error() == Some(libc::EEXIST) => {}
             Err(error) => return Err(error),

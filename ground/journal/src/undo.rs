@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::file::Entry;
-use crate::identity::{FileId, Made};
+use crate::identity::{CreatedFile, FileId};
 use crate::{Outcome, Resource, tree};
 use host::wait::wait_until;
 use host::{Host, ProcessId, cgroup, loopdev, mount, mountinfo, place, ublk};
@@ -61,7 +61,7 @@ fn look(parent: &OwnedFd, name: &str) -> Result<(OwnedFd, Stat), Errno> {
     Ok((found, stat))
 }
 
-fn others(stat: &Stat) -> Option<Outcome> {
+fn foreign_owner(stat: &Stat) -> Option<Outcome> {
     let ours = stat.st_uid == rustix::process::geteuid().as_raw();
     (!ours).then(|| Outcome::LeftAlone(format!("belongs to user {}", stat.st_uid)))
 }
@@ -71,7 +71,7 @@ fn undo_directory(parent: &OwnedFd, name: &str) -> Result<Outcome, Errno> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Ok(Outcome::LeftAlone("is not a directory".into()));
     }
-    if let Some(left) = others(&stat) {
+    if let Some(left) = foreign_owner(&stat) {
         return Ok(left);
     }
     match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
@@ -80,22 +80,22 @@ fn undo_directory(parent: &OwnedFd, name: &str) -> Result<Outcome, Errno> {
     }
 }
 
-fn undo_image(parent: &OwnedFd, name: &str, made: Made, same_boot: bool) -> Result<Outcome, Errno> {
+fn undo_image(parent: &OwnedFd, name: &str, made: CreatedFile, same_boot: bool) -> Result<Outcome, Errno> {
     let (file, stat) = look(parent, name)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(Outcome::LeftAlone("is not a regular file".into()));
     }
-    if let Some(left) = others(&stat) {
+    if let Some(left) = foreign_owner(&stat) {
         return Ok(left);
     }
     let left = match made {
-        Made::File(made) => match FileId::of(&file) {
+        CreatedFile::File(made) => match FileId::of(&file) {
             Ok(found) => (!made.is(&found, same_boot)).then_some("is not the file that was made there"),
             Err(error) => return Ok(Outcome::Failed(error.to_string())),
         },
         // killed right after making it: then it is one large hole, from which nothing is lost
-        Made::NotYet => holds_data(parent, name)?.then_some("holds data that the run did not write"),
-        Made::Untold => None,
+        CreatedFile::NotYet => holds_data(parent, name)?.then_some("holds data that the run did not write"),
+        CreatedFile::Untold => None,
     };
     if let Some(why) = left {
         return Ok(Outcome::LeftAlone(why.into()));

@@ -705,3 +705,27 @@ fn a_killed_process_leaves_a_journal_that_undoes_its_work() {
     assert_eq!(outcomes(&leftovers[0].clean().unwrap()), [Outcome::Undone]);
     assert!(!dir.path.join("image").exists());
 }
+
+/// The kernel drops the partitions of a device that is closed at the moment at which we ask it to.
+#[test]
+fn a_partition_that_went_by_itself_does_not_keep_its_device_attached() {
+    needs::needs!(Loop);
+    let dir = temp_dir();
+    let file = dir.path.canonicalize_utf8().unwrap().join("image");
+    std::fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
+    let journal = Journal::open(&dir.path.join("j"), "run").unwrap();
+    let options = host::loopdev::LoopOptions { direct_io: false, sector_bytes: 0 };
+    let (device, entry) = journal::loopdev::attach(&Host::system(), &journal, &file, options).unwrap();
+    // The real device, and a /sys that still shows a partition of it.
+    let name = device.file_name().unwrap();
+    let (root, shown) = (dir.path.join("root"), format!("root/sys/block/{name}"));
+    std::fs::create_dir_all(dir.path.join(&shown).join("loop")).unwrap();
+    std::fs::create_dir(dir.path.join(&shown).join(format!("{name}p9"))).unwrap();
+    std::fs::write(dir.path.join(&shown).join("loop/backing_file"), file.as_str()).unwrap();
+    std::os::unix::fs::symlink("/dev", root.join("dev")).unwrap();
+    let detached = host::loopdev::detach(&Host::rooted(&root), &device, &file);
+    let left = host::loopdev::backing_file(&Host::system(), &device);
+    assert!(journal.undo_entries(&[entry]).is_clean());
+    detached.unwrap();
+    assert_ne!(left, Some(file), "the device stays attached");
+}

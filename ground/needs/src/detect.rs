@@ -34,6 +34,7 @@ impl Need {
             Need::Loop => opens("/dev/loop-control", "loop"),
             Need::Fuse => opens("/dev/fuse", "fuse"),
             Need::Rings => rings(),
+            Need::Ublk => opens("/dev/ublk-control", "ublk_drv"),
             Need::MemoryCgroup => memory_cgroup(),
             Need::Tracing => tracing(),
             Need::IoUring => io_uring(),

@@ -15,6 +15,8 @@ pub enum Need {
     Fuse,
     /// FUSE requests through io_uring, which may be switched on (Linux 6.14).
     Rings,
+    /// Block devices served by a process (ublk, Linux 6.4).
+    Ublk,
     /// A cgroup with a memory limit may be made.
     MemoryCgroup,
     /// The kernel's tracepoints, through tracefs.
@@ -91,12 +93,13 @@ impl fmt::Display for Unmet {
 
 impl Need {
     /// All needs with a name of their own.
-    pub const ALL: [Need; 30] = [
+    pub const ALL: [Need; 31] = [
         Need::Root,
         Need::Mounts,
         Need::Loop,
         Need::Fuse,
         Need::Rings,
+        Need::Ublk,
         Need::MemoryCgroup,
         Need::Tracing,
         Need::IoUring,
@@ -132,6 +135,7 @@ impl Need {
             Need::Loop => "loop",
             Need::Fuse => "fuse",
             Need::Rings => "rings",
+            Need::Ublk => "ublk",
             Need::MemoryCgroup => "memory-cgroup",
             Need::Tracing => "tracing",
             Need::IoUring => "io-uring",

@@ -42,8 +42,8 @@ pub enum Basis {
 
 /// Two runs compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Between {
-    /// What the figures say. [`Between::answer`] is the verdict: the machine may forbid one.
+pub struct RunComparison {
+    /// What the figures say. [`RunComparison::answer`] is the verdict: the machine may forbid one.
     pub finding: Finding,
     /// What it rests on.
     pub basis: Basis,
@@ -65,7 +65,7 @@ pub enum Answer<'a> {
     MachineDiffered(&'a [Reason]),
 }
 
-impl Between {
+impl RunComparison {
     /// The verdict, or why there is none.
     pub fn answer(&self) -> Answer<'_> {
         if self.basis == Basis::History && !self.differed.is_empty() {
@@ -84,7 +84,7 @@ pub fn compare(
     differed: Vec<Reason>,
     sense: Sense,
     thresholds: &Thresholds,
-) -> Between {
+) -> RunComparison {
     let anchors = a.anchored.zip(b.anchored).filter(|(a, b)| a.n.min(b.n) >= FEWEST);
     let (basis, (a, b), spread) = match anchors {
         Some(anchored) => (Basis::Anchor, anchored, &Spread::NONE),
@@ -96,7 +96,7 @@ pub fn compare(
     let total = machine + a.of_mean() + b.of_mean();
     let share = if total > 0.0 { machine / total } else { 0.0 };
     let half = effect.interval(1.0 - thresholds.alpha).half_width() * share.sqrt();
-    Between { finding, basis, machine_share: share, machine_half_width: ratio(half) - 1.0, differed }
+    RunComparison { finding, basis, machine_share: share, machine_half_width: ratio(half) - 1.0, differed }
 }
 
 /// The change from run `a` to run `b` with its law. For means of anchored differences with [`Spread::NONE`], which makes
@@ -142,7 +142,7 @@ mod tests {
         Run { plain: summary(mean), anchored: anchored.map(summary) }
     }
 
-    fn judged(a: &Run, b: &Run, differed: Vec<Reason>) -> Between {
+    fn judged(a: &Run, b: &Run, differed: Vec<Reason>) -> RunComparison {
         let spread = Spread::learn(&[], Prior::VIRTUAL);
         compare(a, b, &spread, differed, Sense::HigherIsBetter, &Thresholds::default())
     }
@@ -177,7 +177,7 @@ mod tests {
             compare(&one, &one, &Spread::NONE, Vec::new(), Sense::LowerIsBetter, &Thresholds::default());
         assert!(matches!(found.answer(), Answer::Judged(Verdict::CannotTell { .. }, _)), "{found:?}");
         let text = serde_json::to_string(&found).unwrap();
-        assert_eq!(serde_json::from_str::<Between>(&text).unwrap(), found);
+        assert_eq!(serde_json::from_str::<RunComparison>(&text).unwrap(), found);
     }
 
     #[test]

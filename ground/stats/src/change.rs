@@ -41,7 +41,7 @@ const SIDE_MIN: usize = 2;
 /// How sure a change is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum ChangeStatus {
     /// Two points after it only.
     Suspected,
     /// Three points or more.
@@ -62,7 +62,7 @@ pub struct Change {
     /// Permutation p-value of the split between its neighbours; 1 for what is not found any more.
     pub p: f64,
     /// How sure it is.
-    pub standing: Standing,
+    pub standing: ChangeStatus,
 }
 
 /// The changes of level in a series of logarithms of run results, oldest first; `raised` are the positions of changes
@@ -205,7 +205,7 @@ fn withdrawn(series: &[f64], start: usize, raised: &[usize], found: &[Change]) -
         before: moments(&series[start..at]).0,
         after: moments(&series[at..(at + SPIKE_MAX).min(series.len())]).0,
         p: 1.0,
-        standing: Standing::Spike,
+        standing: ChangeStatus::Spike,
     };
     raised.iter().filter(gone).map(spike).collect()
 }
@@ -233,9 +233,9 @@ fn describe(window: &[f64], cuts: &[(usize, f64)], start: usize) -> Vec<Change> 
         after: levels[i + 1],
         p: cuts[i].1,
         standing: match parts[i + 1].len() {
-            _ if spike(i) => Standing::Spike,
-            few if few < REPORT_AFTER && i + 2 == parts.len() => Standing::Suspected,
-            _ => Standing::Reported,
+            _ if spike(i) => ChangeStatus::Spike,
+            few if few < REPORT_AFTER && i + 2 == parts.len() => ChangeStatus::Suspected,
+            _ => ChangeStatus::Reported,
         },
     };
     let large = |i: &usize| (levels[i + 1] - levels[*i]).abs() >= enough(*i);
@@ -253,13 +253,13 @@ mod tests {
         levels.iter().flat_map(part).collect()
     }
 
-    fn found(series: &[f64]) -> Vec<(usize, Standing)> {
+    fn found(series: &[f64]) -> Vec<(usize, ChangeStatus)> {
         points(series, &[], SEED).unwrap().iter().map(|c| (c.at, c.standing)).collect()
     }
 
     #[test]
     fn steps_are_found_where_they_are_and_near_ones_do_not_hide_each_other() {
-        use Standing::Reported;
+        use ChangeStatus::Reported;
         assert_eq!(found(&series(1, &[(0.0, 20), (0.2, 20)])), [(20, Reported)]);
         let near = series(2, &[(0.0, 20), (0.3, 7), (0.1, 20)]);
         assert_eq!(found(&near), [(20, Reported), (27, Reported)]);
@@ -269,12 +269,12 @@ mod tests {
 
     #[test]
     fn two_points_are_a_suspicion_and_an_excursion_is_a_spike() {
-        assert_eq!(found(&series(3, &[(0.0, 25), (0.3, 2)])), [(25, Standing::Suspected)]);
+        assert_eq!(found(&series(3, &[(0.0, 25), (0.3, 2)])), [(25, ChangeStatus::Suspected)]);
         let up = series(4, &[(0.0, 20), (0.3, 3), (0.0, 9)]);
-        assert_eq!(found(&up[..23]), [(20, Standing::Reported)]);
+        assert_eq!(found(&up[..23]), [(20, ChangeStatus::Reported)]);
         let later = points(&up, &[20], SEED).unwrap();
         assert_eq!(later[0].at, 20);
-        assert!(later.iter().all(|c| c.standing == Standing::Spike), "{later:?}");
+        assert!(later.iter().all(|c| c.standing == ChangeStatus::Spike), "{later:?}");
     }
 
     #[test]

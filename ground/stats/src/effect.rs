@@ -126,7 +126,7 @@ impl Effect {
     /// One-sided p-value against "the effect is `theta` or less": small where it is above.
     pub fn p_above(&self, theta: f64) -> f64 {
         match &self.law {
-            Law::Student { mean, error, degrees } => beyond(mean - theta, *error, *degrees),
+            Law::Student { mean, error, degrees } => tail_probability(mean - theta, *error, *degrees),
             Law::Ranks { averages, null } => null.at_most(averages.partition_point(|a| *a <= theta)),
         }
     }
@@ -134,7 +134,7 @@ impl Effect {
     /// One-sided p-value against "the effect is `theta` or more": small where it is below.
     pub fn p_below(&self, theta: f64) -> f64 {
         match &self.law {
-            Law::Student { mean, error, degrees } => beyond(theta - mean, *error, *degrees),
+            Law::Student { mean, error, degrees } => tail_probability(theta - mean, *error, *degrees),
             Law::Ranks { averages, null } => {
                 null.at_most(averages.len() - averages.partition_point(|a| *a < theta))
             }
@@ -154,9 +154,9 @@ impl Effect {
 }
 
 /// `P(T > off / error)`; certain where there is no error at all.
-fn beyond(off: f64, error: f64, degrees: f64) -> f64 {
+fn tail_probability(off: f64, error: f64, degrees: f64) -> f64 {
     if error > 0.0 {
-        return student::beyond(off / error, degrees);
+        return student::upper_tail(off / error, degrees);
     }
     if off > 0.0 { 0.0 } else { 1.0 }
 }

@@ -135,7 +135,7 @@ pub fn gain(walls: &[Pair<f64>]) -> Result<(Figure, Verdict), SampleError> {
 
 /// What is said of p99.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tail {
+pub struct TailVerdict {
     /// p99 of all operations of all rounds, ns; the ratio is that of the candidate over that of the baseline.
     pub figure: Figure,
     /// By the limit.
@@ -148,7 +148,7 @@ pub struct Tail {
 ///
 /// # Errors
 /// No round.
-pub fn tail(times: &[Pair<&Histogram>]) -> Result<Tail, SampleError> {
+pub fn tail(times: &[Pair<&Histogram>]) -> Result<TailVerdict, SampleError> {
     let p99s = |picked: &[f64]| {
         let mut pooled = Pair { baseline: Histogram::new(), candidate: Histogram::new() };
         for pair in picked.iter().map(|&round| &times[round as usize]) {
@@ -171,7 +171,7 @@ pub fn tail(times: &[Pair<&Histogram>]) -> Result<Tail, SampleError> {
     let verdict = judge(rounds, high <= P99_FACTOR, low > P99_FACTOR, |round| ratio(round) > P99_FACTOR);
     let limit = estimate(rounds, with_grace)?.interval;
     let graced = judge(rounds, limit.high <= 1.0, limit.low > 1.0, |round| with_grace(round) > 1.0);
-    Ok(Tail { figure: Figure { sides: p99s(&numbers(rounds)), ratio: found }, verdict, graced })
+    Ok(TailVerdict { figure: Figure { sides: p99s(&numbers(rounds)), ratio: found }, verdict, graced })
 }
 
 /// `within`, `outside`: where the interval is as a whole. Sign test: harm takes so many bad rounds that a fair coin
@@ -220,7 +220,7 @@ mod tests {
         times
     }
 
-    fn tail_of(rounds: &[Pair<Histogram>]) -> Tail {
+    fn tail_of(rounds: &[Pair<Histogram>]) -> TailVerdict {
         tail(&rounds.iter().map(|pair| pair.map(|times| times)).collect::<Vec<_>>()).unwrap()
     }
 
@@ -271,7 +271,8 @@ mod tests {
             candidate.record_n(9_000_000, if slow { 10 } else { 0 });
             Pair { baseline: times(1000), candidate }
         };
-        let Tail { figure, verdict, .. } = tail_of(&(0..8).map(|i| with(i % 3 == 0)).collect::<Vec<_>>());
+        let TailVerdict { figure, verdict, .. } =
+            tail_of(&(0..8).map(|i| with(i % 3 == 0)).collect::<Vec<_>>());
         assert!(figure.ratio.interval.low > P99_FACTOR, "{figure:?}");
         assert_eq!(verdict, Verdict::Untold);
     }
@@ -305,7 +306,7 @@ mod tests {
         let mut rounds = vec![Pair { baseline: times(1000), candidate: times(1000) }; OFF.len()];
         // A slow round of 7 has 5 of 700 operations.
         rounds[3].candidate = times(9000);
-        let Tail { figure, verdict, .. } = tail_of(&rounds);
+        let TailVerdict { figure, verdict, .. } = tail_of(&rounds);
         assert!((figure.ratio.value - 1.0).abs() < 0.02, "{figure:?}");
         assert!(figure.ratio.interval.high > 5.0, "{figure:?}");
         assert_eq!(verdict, Verdict::Untold);

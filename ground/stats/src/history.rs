@@ -70,7 +70,7 @@ impl Summary {
 
 /// A run of the past.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Past {
+pub struct PastRun {
     /// Its trials.
     pub summary: Summary,
     /// Days before now.
@@ -85,7 +85,7 @@ pub struct Group {
     /// Whether it is the workload to be judged, or another one on the same machine.
     pub own: bool,
     /// The runs.
-    pub runs: Vec<Past>,
+    pub runs: Vec<PastRun>,
 }
 
 /// What is supposed of a machine without history. The figures are judgement, not measurement.
@@ -148,7 +148,7 @@ impl Spread {
 
 /// The runs of a group that count, oldest first.
 fn recent(group: &Group) -> Vec<Summary> {
-    let usable = |run: &&Past| !run.flagged && run.age_days <= AGE_MAX && run.summary.mean.is_finite();
+    let usable = |run: &&PastRun| !run.flagged && run.age_days <= AGE_MAX && run.summary.mean.is_finite();
     let runs: Vec<Summary> = group.runs.iter().filter(usable).map(|run| run.summary).collect();
     runs[runs.len().saturating_sub(RUNS_MAX)..].to_vec()
 }
@@ -157,7 +157,7 @@ fn recent(group: &Group) -> Vec<Summary> {
 fn levels(group: &[Summary]) -> Vec<&[Summary]> {
     let series: Vec<f64> = group.iter().map(|run| run.mean).collect();
     let found = change::points(&series, &[], change::SEED).unwrap_or_default();
-    let cuts = found.iter().filter(|c| c.standing == change::Standing::Reported).map(|c| c.at);
+    let cuts = found.iter().filter(|c| c.standing == change::ChangeStatus::Reported).map(|c| c.at);
     let ends: Vec<usize> = std::iter::once(0).chain(cuts).chain([group.len()]).collect();
     ends.windows(2).map(|ends| &group[ends[0]..ends[1]]).collect()
 }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn group(own: bool, means: &[f64]) -> Group {
-        let past = |mean: &f64| Past {
+        let past = |mean: &f64| PastRun {
             summary: Summary { mean: *mean, variance: 0.0, n: 5 },
             age_days: 1.0,
             flagged: false,

@@ -41,7 +41,7 @@ pub struct Step {
 /// What became of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub enum StepOutcome {
     /// The offered rate was achieved, or it is not sure that it was not.
     Up,
     /// It was not: the 95 % upper bound of achieved over offered lies below [`SHARE_MIN`].
@@ -70,15 +70,15 @@ impl Step {
     }
 
     /// Whether the system kept up.
-    pub fn kept(&self) -> Kept {
+    pub fn outcome(&self) -> StepOutcome {
         let n = self.seconds().count();
         let Some(achieved) = self.achieved().filter(|_| n >= SECONDS_MIN && self.offered > 0.0) else {
-            return Kept::Unknown;
+            return StepOutcome::Unknown;
         };
         let squares: f64 = self.seconds().map(|second| (second - achieved).powi(2)).sum();
         let error = (squares / (n - 1) as f64 / n as f64).sqrt();
         let upper = achieved + student::quantile(0.95, (n - 1) as f64) * error;
-        if upper / self.offered < SHARE_MIN { Kept::Behind } else { Kept::Up }
+        if upper / self.offered < SHARE_MIN { StepOutcome::Behind } else { StepOutcome::Up }
     }
 }
 
@@ -88,18 +88,18 @@ impl Step {
 /// jackknife and the bootstrap for general stationary observations", 1989), over whole trials where a step has three or
 /// more, stretched for the small number of independent pieces.
 pub fn knee(steps: &[Step]) -> Knee {
-    let mut used: Vec<&Step> = steps.iter().filter(|step| step.kept() != Kept::Unknown).collect();
+    let mut used: Vec<&Step> = steps.iter().filter(|step| step.outcome() != StepOutcome::Unknown).collect();
     used.sort_by(|a, b| a.offered.total_cmp(&b.offered));
     let mut failing = 0;
     used.retain(|step| {
         let wanted = failing < FAILING_MAX;
-        failing += usize::from(step.kept() == Kept::Behind);
+        failing += usize::from(step.outcome() == StepOutcome::Behind);
         wanted
     });
     if failing == 0 {
         return Knee::default();
     }
-    let behind: Vec<bool> = used.iter().map(|step| step.kept() == Kept::Behind).collect();
+    let behind: Vec<bool> = used.iter().map(|step| step.outcome() == StepOutcome::Behind).collect();
     let of = |achieved: &[f64]| -> (f64, f64) {
         let points: Vec<(f64, f64)> =
             used.iter().zip(achieved).map(|(step, achieved)| (step.offered, *achieved)).collect();
@@ -215,7 +215,7 @@ pub fn quantile_upper(values: &Histogram, q: f64) -> Option<u64> {
 
 /// The highest rate that holds a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Held {
+pub struct HighestRate {
     /// The highest offered rate that held it, as did all below.
     pub at: Option<f64>,
     /// The lowest one that did not, or of which it is not sure.
@@ -225,16 +225,16 @@ pub struct Held {
 /// Up to which offered rate quantile `q` of the latency is `limit_ns` or less, in every trial of every step up to it, at a
 /// one-sided 95 %. A step: its rate, whether the system kept up, a histogram for each trial.
 pub fn held<'h>(
-    steps: impl IntoIterator<Item = (f64, Kept, Vec<&'h Histogram>)>,
+    steps: impl IntoIterator<Item = (f64, StepOutcome, Vec<&'h Histogram>)>,
     q: f64,
     limit_ns: u64,
-) -> Held {
+) -> HighestRate {
     let mut steps: Vec<_> = steps.into_iter().collect();
     steps.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut held = Held::default();
+    let mut held = HighestRate::default();
     for (offered, kept, trials) in steps {
         let within = |trial: &&Histogram| quantile_upper(trial, q).is_some_and(|upper| upper <= limit_ns);
-        if kept == Kept::Behind || trials.is_empty() || !trials.iter().all(within) {
+        if kept == StepOutcome::Behind || trials.is_empty() || !trials.iter().all(within) {
             held.not_at = Some(offered);
             break;
         }

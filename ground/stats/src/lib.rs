@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `histogram` | log-linear latency histogram: the hot path of every load engine, and its encodings |
+//! | `metric` | scalar results with what they belong to: process, machine, rate; their names |
 //! | `outcome` | what one trial measured: operations, series, metrics. Produced by every load engine |
 //! | `over_time` | coarse latency histograms of each second of a trial |
 //! | `parallel` | what several processes measured at once, as one outcome |
@@ -50,6 +51,7 @@ pub mod judge;
 pub mod knee;
 pub mod machine;
 pub mod many;
+pub mod metric;
 mod normal;
 pub mod outcome;
 pub mod outlier;
@@ -72,7 +74,8 @@ pub use effect::{Effect, Method};
 pub use histogram::{Bucket, Histogram};
 pub use interval::{Estimate, Interval};
 pub use judge::{Finding, Thresholds};
-pub use outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
+pub use metric::{Metric, MetricScope};
+pub use outcome::{Direction, Ended, OpClass, OpOutcome, Outcome};
 pub use over_time::OverTime;
 pub use sample::{Sample, SampleError, Sense};
 pub use verdict::{Doubt, Verdict};

@@ -35,8 +35,6 @@ pub struct Conditions {
     pub additions: Option<f64>,
     /// Share of the time in which tasks waited for memory, 0..=1.
     pub memory_pressure: Option<f64>,
-    /// Pages that tasks had to reclaim themselves.
-    pub reclaimed: Option<u64>,
     /// `ln` of the yardstick's speed ([`yardstick`]).
     pub yardstick: Option<f64>,
     /// The boot.
@@ -132,7 +130,7 @@ impl fmt::Display for Reason {
 /// What the machine's past says of differences that need not matter.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Known {
+pub struct MachineHistory {
     /// Standard deviation of `ln` of the yardstick over past runs.
     pub yardstick_sd: Option<f64>,
     /// Whether the spread between runs was learned across boots.
@@ -147,9 +145,17 @@ pub fn disturbed(run: &Conditions) -> bool {
     left < CPU_LEFT_MIN || share(run.steal) > STEAL_MAX || short_of_memory(run)
 }
 
+/// Whether two runs are known to be of different machines: of other hardware, or another kernel.
+pub fn is_other(one: &Conditions, two: &Conditions) -> bool {
+    let differ = |field: fn(&Conditions) -> &Option<String>| {
+        field(one).as_ref().zip(field(two).as_ref()).is_some_and(|(x, y)| x != y)
+    };
+    differ(|run| &run.hardware) || differ(|run| &run.kernel)
+}
+
 /// In what the machine of run `after` differs from that of run `before`; empty if in nothing that is known of both.
 /// A run that lost CPU is a difference also if both did: what others took is never twice the same.
-pub fn gate(before: &Conditions, after: &Conditions, known: &Known) -> Vec<Reason> {
+pub fn gate(before: &Conditions, after: &Conditions, known: &MachineHistory) -> Vec<Reason> {
     let mut found = identity(before, after, known);
     let shares = |field: fn(&Conditions) -> Option<f64>| {
         let share = |run: &Conditions| Some(field(run)? / run.cores?.max(1e-9));
@@ -180,7 +186,7 @@ pub fn gate(before: &Conditions, after: &Conditions, known: &Known) -> Vec<Reaso
 }
 
 /// Hardware, kernel, boot: the first that differs, since it brings the others with it.
-fn identity(before: &Conditions, after: &Conditions, known: &Known) -> Vec<Reason> {
+fn identity(before: &Conditions, after: &Conditions, known: &MachineHistory) -> Vec<Reason> {
     let changed = |field: fn(&Conditions) -> &Option<String>| match (field(before), field(after)) {
         (Some(x), Some(y)) if x != y => Some((x.clone(), y.clone())),
         _ => None,
@@ -197,7 +203,6 @@ fn identity(before: &Conditions, after: &Conditions, known: &Known) -> Vec<Reaso
 
 fn short_of_memory(run: &Conditions) -> bool {
     run.memory_pressure.is_some_and(|share| share > MEMORY_PRESSURE_MAX)
-        || run.reclaimed.is_some_and(|n| n > 0)
 }
 
 /// `ln` of the speed of the yardstick around one trial, from pieces of (work done, seconds): ten pieces of 10 ms, five
@@ -220,7 +225,6 @@ mod tests {
             steal: Some(0.0),
             additions: Some(1e9),
             memory_pressure: Some(0.0),
-            reclaimed: Some(0),
             yardstick: Some(0.0),
             boot: Some("one".into()),
             kernel: Some("6.1".into()),
@@ -229,16 +233,19 @@ mod tests {
     }
 
     fn one(after: Conditions) -> String {
-        let found = gate(&quiet(), &after, &Known::default());
+        let found = gate(&quiet(), &after, &MachineHistory::default());
         assert_eq!(found.len(), 1, "{found:?}");
         found[0].to_string()
     }
 
     #[test]
     fn a_quiet_machine_is_the_same() {
-        assert!(gate(&quiet(), &quiet(), &Known::default()).is_empty());
+        assert!(gate(&quiet(), &quiet(), &MachineHistory::default()).is_empty());
         assert!(!disturbed(&quiet()) && !disturbed(&Conditions::default()));
-        assert!(gate(&quiet(), &Conditions::default(), &Known::default()).is_empty(), "unknown is no reason");
+        assert!(
+            gate(&quiet(), &Conditions::default(), &MachineHistory::default()).is_empty(),
+            "unknown is no reason"
+        );
     }
 
     #[test]
@@ -250,7 +257,7 @@ mod tests {
         assert_eq!(one(stolen), "the hypervisor took 2.0 % of the CPU, before 0.0 %");
         let slow = Conditions { additions: Some(0.9e9), ..quiet() };
         assert_eq!(one(slow), "the processor ran at 90 % of its speed");
-        let full = Conditions { reclaimed: Some(7), ..quiet() };
+        let full = Conditions { memory_pressure: Some(0.02), ..quiet() };
         assert_eq!(one(full), "memory was short in the run after");
         let off = Conditions { yardstick: Some(0.8f64.ln()), ..quiet() };
         assert_eq!(one(off), "a fixed small load ran at 80 % of its speed");
@@ -261,15 +268,15 @@ mod tests {
     #[test]
     fn history_excuses_boots_and_a_wide_yardstick() {
         let later = Conditions { boot: Some("two".into()), yardstick: Some(-0.2), ..quiet() };
-        assert_eq!(gate(&quiet(), &later, &Known::default()).len(), 2);
-        let known = Known { yardstick_sd: Some(0.08), other_boots: true };
+        assert_eq!(gate(&quiet(), &later, &MachineHistory::default()).len(), 2);
+        let known = MachineHistory { yardstick_sd: Some(0.08), other_boots: true };
         assert!(gate(&quiet(), &later, &known).is_empty());
     }
 
     #[test]
     fn two_busy_runs_differ_and_two_short_ones_do_not() {
-        let busy = Conditions { others: Some(0.5), reclaimed: Some(9), ..quiet() };
-        assert!(matches!(gate(&busy, &busy, &Known::default())[..], [Reason::Others { .. }]));
+        let busy = Conditions { others: Some(0.5), memory_pressure: Some(0.5), ..quiet() };
+        assert!(matches!(gate(&busy, &busy, &MachineHistory::default())[..], [Reason::Others { .. }]));
     }
 
     #[test]

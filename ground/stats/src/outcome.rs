@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+pub use crate::metric::Metric;
 use crate::over_time::OverTime;
 
 /// Everything that one trial measured.
@@ -100,17 +101,6 @@ pub struct OpOutcome {
     /// times. `None`: the load engine does not keep them, or nothing was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_time: Option<OverTime>,
-}
-
-/// A scalar result beside the operations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Metric {
-    /// Name, e.g. `cpu_user_seconds`.
-    pub name: String,
-    /// Unit, e.g. `s`, `bytes`, `1`.
-    pub unit: String,
-    /// The value.
-    pub value: f64,
 }
 
 impl Outcome {
@@ -215,7 +205,7 @@ mod tests {
                 op(OpClass::Aio, &[9_000, 9_500], &[1, 0, 1]),
                 op(OpClass::Sync, &[5], &[1, 1, 1, 1]),
             ],
-            metrics: vec![Metric { name: "cpu_user_seconds".into(), unit: "s".into(), value: 0.1 + 0.2 }],
+            metrics: vec![Metric::process("cpu_user_seconds", "s", 0.1 + 0.2)],
             notes: vec!["no io_uring".into()],
         }
     }
@@ -231,7 +221,7 @@ mod tests {
         assert_eq!(Outcome { measured_seconds: 0.0, ..outcome.clone() }.io_ops_per_second(), 0.0);
         let mut in_parts = outcome;
         assert_eq!(in_parts.op_seconds(&in_parts.ops[0]), 2.5);
-        in_parts.metrics.push(Metric { name: "op1/seconds".into(), unit: "s".into(), value: 0.5 });
+        in_parts.metrics.push(Metric::duration("op1/seconds", 0.5));
         assert_eq!(in_parts.op_seconds(&in_parts.ops[0]), 0.5);
     }
 

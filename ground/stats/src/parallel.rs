@@ -1,13 +1,20 @@
 //! What several processes measured at the same time with the same load, as one outcome.
 
-use crate::outcome::{Ended, Metric, OpOutcome, Outcome};
+use crate::metric::{Metric, MetricScope};
+use crate::outcome::{Ended, OpOutcome, Outcome};
 
 /// Adds what the parts measured. Histograms lose nothing; operations are matched by name and kind, in the order of the first
-/// part that has them; series start together; metrics of one name are added, of which only sums make sense (CPU seconds,
-/// counts). The interval is the longest one: when all measured equally long, the rate is the sum of theirs, and else it is
-/// never more. `None` without parts.
-pub fn together(parts: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
-    parts.into_iter().reduce(|mut all, one| {
+/// part that has them; series start together. The interval is the longest one: when all measured equally long, the rate is
+/// the sum of theirs, and else it is never more. `None` without parts.
+///
+/// Of the metrics those of the processes are added, and of durations the longest is kept. Metrics of the machine are left out:
+/// each part saw the whole machine, so whoever combines the parts adds what was sampled once, outside. Rates are left out as well.
+pub fn combine(parts: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
+    let combinable = |mut part: Outcome| {
+        part.metrics.retain(|metric| matches!(metric.scope, MetricScope::Process | MetricScope::Duration));
+        part
+    };
+    parts.into_iter().map(combinable).reduce(|mut all, one| {
         all.measured_seconds = all.measured_seconds.max(one.measured_seconds);
         all.warmup_seconds = all.warmup_seconds.max(one.warmup_seconds);
         if rank(&one.ended) > rank(&all.ended) {
@@ -19,12 +26,7 @@ pub fn together(parts: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
                 None => all.ops.push(op),
             }
         }
-        for Metric { name, unit, value } in one.metrics {
-            match all.metrics.iter_mut().find(|known| known.name == name) {
-                Some(known) => known.value += value,
-                None => all.metrics.push(Metric { name, unit, value }),
-            }
-        }
+        one.metrics.into_iter().for_each(|metric| combine_metric(&mut all.metrics, metric));
         for note in one.notes {
             if !all.notes.contains(&note) {
                 all.notes.push(note);
@@ -32,6 +34,14 @@ pub fn together(parts: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
         }
         all
     })
+}
+
+fn combine_metric(all: &mut Vec<Metric>, one: Metric) {
+    match all.iter_mut().find(|known| known.name == one.name) {
+        Some(known) if one.scope == MetricScope::Duration => known.value = known.value.max(one.value),
+        Some(known) => known.value += one.value,
+        None => all.push(one),
+    }
 }
 
 /// The end that counts for all: the worst.
@@ -96,7 +106,12 @@ mod tests {
             warmup_seconds: 0.0,
             ended,
             ops: vec![op],
-            metrics: vec![Metric { name: "cpu_user_seconds".into(), unit: "s".into(), value: 0.5 }],
+            metrics: vec![
+                Metric::process("cpu_user_seconds", "s", 0.5),
+                Metric::machine("machine_cpu_seconds", "s", 20.0),
+                Metric::rate("additions_per_second", "1/s", 1e9),
+                Metric::duration("append/seconds", seconds),
+            ],
             notes: vec!["a".into()],
         }
     }
@@ -105,7 +120,7 @@ mod tests {
     fn nothing_is_lost() {
         let all: Vec<u64> = (1..=1000).map(|n| n * 977).collect();
         let parts = all.chunks(250).map(|chunk| part(10.0, chunk, &[1, 2], Ended::TimeUp));
-        let sum = together(parts).unwrap();
+        let sum = combine(parts).unwrap();
         let op = &sum.ops[0];
         let whole: Histogram = all.iter().copied().collect();
         assert!(op.service.iter().eq(whole.iter()), "every bucket");
@@ -115,14 +130,27 @@ mod tests {
         );
         assert_eq!((op.ops, op.bytes, op.errors, op.starved), (1000, 40, 4, 8));
         assert_eq!(op.ops_per_second, [4, 8]);
-        assert_eq!((sum.metrics[0].value, sum.metrics.len(), sum.notes.len()), (2.0, 1, 1));
+        assert_eq!(sum.notes.len(), 1);
         assert_eq!(sum.io_ops_per_second(), 100.0);
+    }
+
+    #[test]
+    fn what_each_part_saw_of_the_whole_machine_is_never_added() {
+        let sum =
+            combine([part(9.0, &[1], &[1], Ended::TimeUp), part(10.0, &[2], &[1], Ended::TimeUp)]).unwrap();
+        let cpu = Metric::process("cpu_user_seconds", "s", 1.0);
+        assert_eq!(sum.metrics, [cpu, Metric::duration("append/seconds", 10.0)]);
+        let alone = combine([part(9.0, &[1], &[1], Ended::TimeUp)]).unwrap();
+        assert!(
+            alone.metrics.iter().all(|metric| metric.scope != MetricScope::Machine),
+            "of one part neither"
+        );
     }
 
     #[test]
     fn the_longest_interval_and_the_worst_end_count() {
         let failed = Ended::Failed { message: "EIO".into() };
-        let sum = together([
+        let sum = combine([
             part(9.0, &[1], &[1], Ended::TimeUp),
             part(10.0, &[2], &[1, 1, 1], failed.clone()),
             part(8.0, &[3], &[], Ended::Interrupted),
@@ -132,6 +160,6 @@ mod tests {
             (sum.measured_seconds, sum.ended, &*sum.ops[0].ops_per_second),
             (10.0, failed, &[2, 1, 1][..])
         );
-        assert_eq!(together([]), None);
+        assert_eq!(combine([]), None);
     }
 }

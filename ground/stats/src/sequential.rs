@@ -81,7 +81,7 @@ pub enum State {
 
 /// A comparison in progress.
 #[derive(Debug, Clone)]
-pub struct Ab {
+pub struct SequentialTest {
     plan: Plan,
     sense: Sense,
     coins: SplitMix,
@@ -94,8 +94,8 @@ pub struct Ab {
     decided: Option<Verdict>,
 }
 
-impl Ab {
-    /// Starts a comparison; `seed` throws the coins of [`Ab::order`]. Fewer than 8 or more than 5,000 blocks become 8
+impl SequentialTest {
+    /// Starts a comparison; `seed` throws the coins of [`SequentialTest::order`]. Fewer than 8 or more than 5,000 blocks become 8
     /// and 5,000.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Ab {
             return Err(PlanError::Target(plan.target));
         }
         let plan = Plan { blocks_max: plan.blocks_max.clamp(FIRST_LOOK, BLOCKS_MAX), ..plan };
-        let mut ab = Ab {
+        let mut ab = SequentialTest {
             plan,
             sense,
             coins: SplitMix::new(seed),
@@ -196,7 +196,7 @@ impl Ab {
 
     /// The smallest relative difference that would have been seen four times of five: `h (1 + 0.84 / z)`, with `h` the half
     /// width of the last interval. `None` where there is none.
-    pub fn would_have_seen(&self) -> Option<f64> {
+    pub fn detectable_difference(&self) -> Option<f64> {
         let look = *self.last(&self.differ)?;
         let half = repeated(&self.differences, look, 1.0 - self.plan.alpha)?.half_width();
         Some(ratio(half * (1.0 + 0.84 / look.z)) - 1.0)

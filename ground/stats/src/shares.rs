@@ -14,7 +14,7 @@ use crate::many::{intersection_union, partial_conjunction};
 
 /// One stack on one workload, against all others. Each p-value is small where its sentence holds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct StackResult {
     /// Estimated share of the best, at most 1: the smallest of the ratios to the others.
     pub share: f64,
     /// "85 % of the best or more."
@@ -27,18 +27,18 @@ pub struct Standing {
     pub p_not_bad: f64,
 }
 
-impl Standing {
+impl StackResult {
     /// From the effects `ln(this/other)` against each other stack, turned so that higher is better. Without others, or
     /// with one of fewer than 3 blocks, nothing is shown: all p-values are 1.
-    pub fn against(others: &[Effect]) -> Standing {
+    pub fn against(others: &[Effect]) -> StackResult {
         let estimate = others.iter().map(Effect::estimate).fold(0.0, f64::min);
         let share = ratio(estimate);
         if others.is_empty() || others.iter().any(|effect| effect.n() < FEWEST) {
-            return Standing { share, p_good: 1.0, p_not_good: 1.0, p_bad: 1.0, p_not_bad: 1.0 };
+            return StackResult { share, p_good: 1.0, p_not_good: 1.0, p_bad: 1.0, p_not_bad: 1.0 };
         }
         let all_above = |theta: f64| intersection_union(&each(others, |effect| effect.p_above(theta)));
         let any_below = |theta: f64| partial_conjunction(&each(others, |effect| effect.p_below(theta)), 1);
-        Standing {
+        StackResult {
             share,
             p_good: all_above(GOOD.ln()),
             p_not_good: any_below(GOOD.ln()),
@@ -80,8 +80,8 @@ impl Claim {
 }
 
 /// "On no workload below 30 % of the best": every cell must show it; any cell can refute it.
-pub fn none_below(cells: &[Standing]) -> Claim {
-    let of = |p: fn(&Standing) -> f64| cells.iter().map(p).collect::<Vec<_>>();
+pub fn none_below(cells: &[StackResult]) -> Claim {
+    let of = |p: fn(&StackResult) -> f64| cells.iter().map(p).collect::<Vec<_>>();
     Claim {
         p_holds: intersection_union(&of(|c| c.p_not_bad)),
         p_fails: partial_conjunction(&of(|c| c.p_bad), 1),
@@ -90,8 +90,8 @@ pub fn none_below(cells: &[Standing]) -> Claim {
 
 /// "On at least `u` of these workloads at 85 % of the best". Refuted when more than `m - u` of the `m` are shown to be
 /// below.
-pub fn at_least_good(cells: &[Standing], u: usize) -> Claim {
-    let of = |p: fn(&Standing) -> f64| cells.iter().map(p).collect::<Vec<_>>();
+pub fn at_least_good(cells: &[StackResult], u: usize) -> Claim {
+    let of = |p: fn(&StackResult) -> f64| cells.iter().map(p).collect::<Vec<_>>();
     let below = (cells.len() + 1).saturating_sub(u);
     Claim {
         p_holds: partial_conjunction(&of(|c| c.p_good), u),
@@ -99,18 +99,20 @@ pub fn at_least_good(cells: &[Standing], u: usize) -> Claim {
     }
 }
 
-/// Whether a stack is compleat: none bad, and more than half good. Yes needs both sentences shown; No needs one
-/// of them refuted, at half of `alpha` each, since there are two ways to fail.
-pub fn compleat(cells: &[Standing], alpha: f64) -> Compleat {
+/// "No workload is bad, and more than half are good." It holds when both sentences do, and fails when one does, at twice the
+/// p-value, since there are two ways to fail.
+pub fn compleat_claim(cells: &[StackResult]) -> Claim {
     let (none, most) = (none_below(cells), at_least_good(cells, cells.len() / 2 + 1));
-    if cells.is_empty() {
-        Compleat::Unknown
-    } else if none.p_holds.max(most.p_holds) <= alpha {
-        Compleat::Yes
-    } else if 2.0 * none.p_fails.min(most.p_fails) <= alpha {
-        Compleat::No
-    } else {
-        Compleat::Unknown
+    let p_fails = (2.0 * none.p_fails.min(most.p_fails)).min(1.0);
+    Claim { p_holds: none.p_holds.max(most.p_holds), p_fails }
+}
+
+/// Whether a stack is compleat: [`compleat_claim`] at `alpha`.
+pub fn compleat(cells: &[StackResult], alpha: f64) -> Compleat {
+    match compleat_claim(cells).verdict(alpha).filter(|_| !cells.is_empty()) {
+        Some(true) => Compleat::Yes,
+        Some(false) => Compleat::No,
+        None => Compleat::Unknown,
     }
 }
 
@@ -124,8 +126,8 @@ mod tests {
         Effect::of_differences(&d).unwrap()
     }
 
-    fn standing(ratios: &[f64]) -> Standing {
-        Standing::against(&ratios.iter().map(|r| around(*r)).collect::<Vec<_>>())
+    fn standing(ratios: &[f64]) -> StackResult {
+        StackResult::against(&ratios.iter().map(|r| around(*r)).collect::<Vec<_>>())
     }
 
     #[test]
@@ -139,10 +141,10 @@ mod tests {
 
     #[test]
     fn nothing_is_shown_by_nothing() {
-        let none = Standing::against(&[]);
+        let none = StackResult::against(&[]);
         assert_eq!((none.grade(0.05), none.share), (None, 1.0));
         let two = Effect::of_differences(&[0.0, 0.0]).unwrap();
-        assert_eq!(Standing::against(&[around(1.0), two]).grade(0.05), None);
+        assert_eq!(StackResult::against(&[around(1.0), two]).grade(0.05), None);
         assert_eq!(compleat(&[], 0.05), Compleat::Unknown);
         assert_eq!(none_below(&[]).verdict(0.05), None);
     }

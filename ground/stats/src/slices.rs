@@ -96,7 +96,7 @@ pub struct Drift {
 
 /// Two stacks compared by slices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Sliced {
+pub struct SliceComparison {
     /// The finding over all blocks, on the rate. Where there is drift, it is the mean of something that changes.
     pub finding: Finding,
     /// Drift, to be reported instead of one number.
@@ -109,7 +109,11 @@ pub struct Sliced {
 ///
 /// # Errors
 /// When the slices are not pairs of equal work, or too few.
-pub fn compare(slices: &[Slice], blocks: usize, thresholds: &Thresholds) -> Result<Sliced, SliceError> {
+pub fn compare(
+    slices: &[Slice],
+    blocks: usize,
+    thresholds: &Thresholds,
+) -> Result<SliceComparison, SliceError> {
     let first = differences(slices, blocks)?;
     let drift = drift(&first, thresholds.floor.ln_1p());
     let alike = autocorrelation(&first).abs() > 2.0 / (first.len() as f64).sqrt();
@@ -117,7 +121,7 @@ pub fn compare(slices: &[Slice], blocks: usize, thresholds: &Thresholds) -> Resu
     let used = if joined { differences(slices, blocks / 2)? } else { first };
     let few = |_: SampleError| SliceError::TooFew { pairs: slices.len() / 2, blocks };
     let effect = Effect::of_differences(&used).map_err(few)?;
-    Ok(Sliced { finding: judge(&effect, Sense::HigherIsBetter, thresholds), drift, joined })
+    Ok(SliceComparison { finding: judge(&effect, Sense::HigherIsBetter, thresholds), drift, joined })
 }
 
 /// `ln(rate B / rate A)` of each block of equally many pairs; up to `blocks - 1` pairs at the end are left out.
@@ -173,7 +177,8 @@ pub fn drift(differences: &[f64], floor: f64) -> Option<Drift> {
     let off = |(i, d): (usize, &f64)| (d - mean - slope * place(i)).powi(2);
     let rest: f64 = differences.iter().enumerate().map(off).sum();
     let error = (rest / (n - 2.0) / squares).sqrt();
-    let p = if error > 0.0 { (2.0 * student::beyond((slope / error).abs(), n - 2.0)).min(1.0) } else { 0.0 };
+    let p =
+        if error > 0.0 { (2.0 * student::upper_tail((slope / error).abs(), n - 2.0)).min(1.0) } else { 0.0 };
     let change = slope * (n - 1.0);
     let end = |side: f64| (mean + side * change / 2.0).exp();
     (p <= AGEING && change.abs() >= floor.max(1e-12)).then(|| Drift { first: end(-1.0), last: end(1.0), p })
@@ -181,7 +186,7 @@ pub fn drift(differences: &[f64], floor: f64) -> Option<Drift> {
 
 /// How much the same two stacks differ when they are built anew.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Builds {
+pub struct BuildSpread {
     /// Standard deviation of `ln(B/A)` from build to build, relative: 0.02 reads 2 %.
     pub sd: f64,
     /// What it would be if only the blocks within a build scattered, relative.
@@ -190,7 +195,7 @@ pub struct Builds {
 
 /// Scatter of the builds of a comparison, each given as the `ln(B/A)` of its blocks; `None` for fewer than two builds of two
 /// blocks.
-pub fn builds(differences: &[Vec<f64>]) -> Option<Builds> {
+pub fn builds(differences: &[Vec<f64>]) -> Option<BuildSpread> {
     let each: Vec<(f64, f64, f64)> = differences
         .iter()
         .filter(|build| build.len() > 1)
@@ -204,7 +209,7 @@ pub fn builds(differences: &[Vec<f64>]) -> Option<Builds> {
     }
     let means: Vec<f64> = each.iter().map(|(mean, ..)| *mean).collect();
     let within = each.iter().map(|(_, variance, n)| variance / n).sum::<f64>() / each.len() as f64;
-    Some(Builds { sd: ratio(moments(&means).1.sqrt()) - 1.0, of_blocks: ratio(within.sqrt()) - 1.0 })
+    Some(BuildSpread { sd: ratio(moments(&means).1.sqrt()) - 1.0, of_blocks: ratio(within.sqrt()) - 1.0 })
 }
 
 /// Lag-1 autocorrelation; 0 for fewer than three values or none that differ.
@@ -220,7 +225,7 @@ fn autocorrelation(values: &[f64]) -> f64 {
 /// Whether a load may be compared by slices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "trust")]
-pub enum Trust {
+pub enum SliceValidity {
     /// Slices and whole trials agree on the planted difference.
     Trusted {
         /// Ratio by slices over that by whole trials.
@@ -245,17 +250,17 @@ pub enum Trust {
 ///
 /// # Errors
 /// When a side has fewer than two blocks, or a value is not finite.
-pub fn trust(slices: &[f64], whole: &[f64]) -> Result<Trust, SampleError> {
+pub fn trust(slices: &[f64], whole: &[f64]) -> Result<SliceValidity, SampleError> {
     let effect = Effect::of_samples(whole, slices)?;
     let (apart, interval) = (effect.estimate(), effect.interval(0.95));
     let half = interval.half_width();
     let near = apart.abs() <= APART_MAX.ln_1p();
     Ok(if near && half <= VAGUE.ln_1p() {
-        Trust::Trusted { apart: ratio(apart) }
+        SliceValidity::Trusted { apart: ratio(apart) }
     } else if !near && !interval.contains(0.0) {
-        Trust::Refused { apart: ratio(apart) }
+        SliceValidity::Refused { apart: ratio(apart) }
     } else {
-        Trust::Unproven { apart: ratio(apart), half_width: ratio(half) - 1.0 }
+        SliceValidity::Unproven { apart: ratio(apart), half_width: ratio(half) - 1.0 }
     })
 }
 
@@ -327,10 +332,10 @@ mod tests {
         let near =
             |center: f64| (0..20).map(|i| center + 0.01 * (f64::from(i % 5) - 2.0)).collect::<Vec<_>>();
         let whole = near(-0.095);
-        assert!(matches!(trust(&near(-0.100), &whole), Ok(Trust::Trusted { .. })));
-        assert!(matches!(trust(&near(-0.020), &whole), Ok(Trust::Refused { .. })), "carried over");
+        assert!(matches!(trust(&near(-0.100), &whole), Ok(SliceValidity::Trusted { .. })));
+        assert!(matches!(trust(&near(-0.020), &whole), Ok(SliceValidity::Refused { .. })), "carried over");
         let loud: Vec<f64> = (0..20).map(|i| if i % 2 == 0 { 0.3 } else { -0.5 }).collect();
-        assert!(matches!(trust(&near(-0.1), &loud), Ok(Trust::Unproven { .. })));
+        assert!(matches!(trust(&near(-0.1), &loud), Ok(SliceValidity::Unproven { .. })));
         assert!(trust(&[], &whole).is_err());
     }
 

@@ -75,7 +75,7 @@ impl Walk {
     }
 
     /// Chance of lying beyond `z` at look `n`, not having crossed before.
-    fn beyond(&self, n: usize, z: f64) -> f64 {
+    fn crossing_probability(&self, n: usize, z: f64) -> f64 {
         let (end, step) = (z * (n as f64).sqrt(), self.step(n));
         // The masses lie symmetrically, so both sides are twice one side; what lies further off than 9 does not cross.
         let near =
@@ -86,19 +86,19 @@ impl Walk {
     /// The `z` at look `n` that spends `allowed`, by bisection.
     fn boundary(&self, n: usize, allowed: f64) -> f64 {
         let (mut low, mut high) = (0.0, NEVER);
-        if allowed <= self.beyond(n, high) {
+        if allowed <= self.crossing_probability(n, high) {
             return NEVER;
         }
         for _ in 0..40 {
             let middle = f64::midpoint(low, high);
-            if self.beyond(n, middle) > allowed { low = middle } else { high = middle }
+            if self.crossing_probability(n, middle) > allowed { low = middle } else { high = middle }
         }
         high
     }
 
     /// Takes the walk to the look, without those that cross there.
     fn pass(&mut self, look: Look) {
-        self.spent += self.beyond(look.n, look.z);
+        self.spent += self.crossing_probability(look.n, look.z);
         let (end, step) = (look.z * (look.n as f64).sqrt(), self.step(look.n));
         let width = 2.0 * end / GRID as f64;
         let density = |place: f64| {

@@ -9,7 +9,7 @@ const NORMAL_FROM: f64 = 1e7;
 
 /// `P(T > t)` with `df` degrees of freedom: half of `I_x(df/2, 1/2)` at `x = df / (df + t^2)` (Abramowitz & Stegun
 /// 26.7.1 and 26.5.27). NaN for a `t` that is not a number.
-pub(crate) fn beyond(t: f64, df: f64) -> f64 {
+pub(crate) fn upper_tail(t: f64, df: f64) -> f64 {
     if df >= NORMAL_FROM || t.is_infinite() {
         return normal::cdf(-t.clamp(-1e9, 1e9));
     }
@@ -33,7 +33,7 @@ pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     let log_scale = ln_gamma(0.5 * (df + 1.0)) - ln_gamma(0.5 * df) - 0.5 * (df * PI).ln();
     for _ in 0..200 {
         let density = (log_scale - 0.5 * (df + 1.0) * (t * t / df).ln_1p()).exp();
-        let step = (beyond(t, df) - (1.0 - p)) / density;
+        let step = (upper_tail(t, df) - (1.0 - p)) / density;
         t += step;
         if step.abs() <= 1e-13 * t.abs().max(1.0) {
             break;
@@ -115,9 +115,9 @@ mod tests {
     fn closed_forms_for_one_and_two_degrees() {
         for t in [-5.0f64, -0.3, 0.0, 0.7, 3.0, 40.0] {
             let cauchy = 0.5 - t.atan() / PI;
-            assert!((beyond(t, 1.0) - cauchy).abs() < 1e-12, "{t}");
+            assert!((upper_tail(t, 1.0) - cauchy).abs() < 1e-12, "{t}");
             let two = 0.5 - t / (2.0 * (2.0 + t * t).sqrt());
-            assert!((beyond(t, 2.0) - two).abs() < 1e-12, "{t}");
+            assert!((upper_tail(t, 2.0) - two).abs() < 1e-12, "{t}");
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
         for df in [0.7, 1.0, 2.5, 7.3, 55.5, 4_000.0] {
             for i in 1..200 {
                 let p = f64::from(i) / 200.0;
-                assert!((1.0 - beyond(quantile(p, df), df) - p).abs() < 1e-10, "{df} {p}");
+                assert!((1.0 - upper_tail(quantile(p, df), df) - p).abs() < 1e-10, "{df} {p}");
             }
         }
     }

@@ -30,6 +30,13 @@ pub enum Doubt {
         /// Trials on each side from which a significant outcome is possible.
         need: usize,
     },
+    /// So few latencies of a trial lie beyond the quantile that it depends on their number.
+    ShortTail {
+        /// Beyond it, in the trial that has the fewest.
+        have: u64,
+        /// From so many on it is compared.
+        need: u64,
+    },
     /// Two runs were made on machines that differ, and share nothing to compare them by.
     OtherMachine,
     /// The interval is too wide for the effect and for the margin.

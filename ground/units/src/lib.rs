@@ -1,10 +1,15 @@
 //! Sizes, durations and rates as people write them: `16k`, `1.5G`, `2MiB`, `30s`, `1h30m`, `500MB/s`, `100mbit`.
 //!
+//! And [`nearest`], "did you mean", for words that are not known.
+//!
 //! Sizes go in powers of 1024, whether or not the unit has an `i`; letters in either case. Rates go in powers of 1000, as
 //! devices and networks are sold.
 
+mod suggestion;
+
 use std::time::Duration;
 
+pub use suggestion::nearest;
 use thiserror::Error;
 
 /// A size, duration or rate that cannot be read.

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use kv::patterns::Pattern;
+use sql::sysbench::Mix;
 use stats::Outcome;
 
 use crate::key_values::{KeyValues, Patterns};
-use crate::span::{self, Joint, Span};
-use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
+use crate::span::{self, PhaseTotals, Span};
+use crate::{AppError, Bench, Hooks, Load, LoadSite, Parameters};
 use crate::{databases, imap, key_values, micro, parallel, prefetch, programs};
 
 /// A load with its name.
@@ -29,7 +30,7 @@ pub const FIO: &str = "fio";
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 41] = [
+const LOADS: [(&str, Make); 45] = [
     (IOR, |parameters| Ok(Box::new(parallel::Ior::new(parameters)?))),
     (IO500, |parameters| Ok(Box::new(parallel::Io500::new(parameters)?))),
     (MDTEST, |parameters| Ok(Box::new(parallel::Mdtest::new(parameters)?))),
@@ -67,16 +68,16 @@ const LOADS: [(&str, Make); 41] = [
     ("readwhilewriting", |parameters| Ok(Box::new(Patterns::new(Pattern::ReadWhileWriting, parameters)?))),
     ("readwhilescanning", |parameters| Ok(Box::new(Patterns::new(Pattern::ReadWhileScanning, parameters)?))),
     ("tpcc", |parameters| Ok(Box::new(databases::Sql::tpcc(parameters)?))),
-    ("oltp-insert", |parameters| Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::Insert, parameters)?))),
-    ("oltp-read-only", |parameters| {
-        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadOnly, parameters)?))
+    ("oltp-insert", |parameters| Ok(Box::new(databases::Sql::oltp(Mix::Insert, parameters)?))),
+    ("oltp-read-only", |parameters| Ok(Box::new(databases::Sql::oltp(Mix::ReadOnly, parameters)?))),
+    ("oltp-write-only", |parameters| Ok(Box::new(databases::Sql::oltp(Mix::WriteOnly, parameters)?))),
+    ("oltp-read-write", |parameters| Ok(Box::new(databases::Sql::oltp(Mix::ReadWrite, parameters)?))),
+    ("oltp-point-select", |parameters| Ok(Box::new(databases::Sql::oltp(Mix::PointSelect, parameters)?))),
+    ("oltp-update-index", |parameters| Ok(Box::new(databases::Sql::oltp(Mix::UpdateIndex, parameters)?))),
+    ("oltp-update-non-index", |parameters| {
+        Ok(Box::new(databases::Sql::oltp(Mix::UpdateNonIndex, parameters)?))
     }),
-    ("oltp-write-only", |parameters| {
-        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::WriteOnly, parameters)?))
-    }),
-    ("oltp-read-write", |parameters| {
-        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadWrite, parameters)?))
-    }),
+    ("oltp-delete", |parameters| Ok(Box::new(databases::Sql::oltp(Mix::Delete, parameters)?))),
 ];
 
 impl App {
@@ -159,7 +160,7 @@ impl App {
     ///
     /// # Errors
     /// As [`Load::run`].
-    pub fn run(&self, phase: u32, place: Place<'_>, hooks: Hooks<'_>) -> Result<Outcome, AppError> {
+    pub fn run(&self, phase: u32, place: LoadSite<'_>, hooks: Hooks<'_>) -> Result<Outcome, AppError> {
         let mut bench = Bench::new(hooks);
         self.load.run(phase, place, &mut bench)?;
         let spans = bench.spans_alone();
@@ -173,7 +174,7 @@ impl App {
     /// Puts into the joined outcome of all tasks what they did together, by their spans on one clock that is known to
     /// `bound_ns`.
     pub fn conclude(&self, tasks: &[Vec<Span>], bound_ns: i64, outcome: &mut Outcome) {
-        let joint = Joint::of(tasks, bound_ns);
+        let joint = PhaseTotals::of(tasks, bound_ns);
         span::conclude(tasks, &joint, outcome);
         self.load.conclude(&joint, outcome);
     }

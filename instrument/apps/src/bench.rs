@@ -9,7 +9,7 @@ use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
 
 use crate::AppError;
 use crate::error::at;
-use crate::ranks::{Ranks, Roll};
+use crate::ranks::{RankInfo, Ranks};
 use crate::span::Span;
 
 /// What a load may ask of whoever runs it.
@@ -50,7 +50,7 @@ pub struct Section {
 
 /// What a closed section took.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Took {
+pub struct SectionTime {
     /// Without the closing sync.
     pub seconds: f64,
     /// With it.
@@ -110,7 +110,7 @@ impl Tally {
     }
 
     /// The next operation begins now: what came before was waiting.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         self.last = Instant::now();
     }
 
@@ -178,20 +178,20 @@ impl<'a> Bench<'a> {
     }
 
     /// Which task this is, among which.
-    pub(crate) fn roll(&self) -> Roll {
-        self.hooks.ranks.map_or_else(Roll::alone, |ranks| ranks.roll().clone())
+    pub(crate) fn rank_info(&self) -> RankInfo {
+        self.hooks.ranks.map_or_else(RankInfo::single, |ranks| ranks.rank_info().clone())
     }
 
     /// Waits for all tasks; see [`Ranks::meet`].
-    pub(crate) fn meet(&self, value: u64, aligned: bool) -> Result<Vec<u64>, AppError> {
+    pub(crate) fn all_gather(&self, value: u64, aligned: bool) -> Result<Vec<u64>, AppError> {
         let Some(ranks) = self.hooks.ranks else { return Ok(vec![value]) };
-        ranks.meet(value, aligned).map_err(AppError::Protocol)
+        ranks.all_gather(value, aligned).map_err(AppError::Protocol)
     }
 
     /// Keeps this task's part of a phase, and tells it.
     pub(crate) fn span(&mut self, span: Span) {
         if let Some(ranks) = self.hooks.ranks {
-            ranks.tell(&span);
+            ranks.report_span(&span);
         }
         self.spans.push(span);
     }
@@ -223,7 +223,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Tells what happens.
-    pub fn tell(&self, line: &str) {
+    pub fn report(&self, line: &str) {
         (self.hooks.tell)(line);
     }
 
@@ -232,9 +232,14 @@ impl<'a> Bench<'a> {
         self.notes.push(note.into());
     }
 
-    /// A figure of the result.
+    /// A figure of the result: a rate, a mean, a latency.
     pub fn metric(&mut self, name: impl Into<String>, unit: &str, value: f64) {
-        self.metrics.push(Metric { name: name.into(), unit: unit.into(), value });
+        self.metrics.push(Metric::rate(name, unit, value));
+    }
+
+    /// What the counters grew by.
+    pub fn counters_grew(&mut self, grown: impl IntoIterator<Item = Metric>) {
+        self.metrics.extend(grown);
     }
 
     /// The latest value of a figure; not a number when there is none.
@@ -244,7 +249,7 @@ impl<'a> Bench<'a> {
 
     /// Opens a section: its time begins now.
     pub fn open(&self, column: &'static str, kind: &'static str, direction: Direction) -> Section {
-        self.tell(column);
+        self.report(column);
         let before = (self.hooks.sample)();
         Section { column, kind, direction, before, start: Instant::now() }
     }
@@ -257,7 +262,12 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// The sync failed.
-    pub fn close(&mut self, section: Section, tally: &Tally, sync: Option<&Path>) -> Result<Took, AppError> {
+    pub fn close(
+        &mut self,
+        section: Section,
+        tally: &Tally,
+        sync: Option<&Path>,
+    ) -> Result<SectionTime, AppError> {
         let seconds = section.start.elapsed().as_secs_f64();
         if let Some(root) = sync {
             let dir = File::open(root).map_err(at(root))?;
@@ -267,13 +277,12 @@ impl<'a> Bench<'a> {
         let synced_seconds = section.start.elapsed().as_secs_f64();
         let after = (self.hooks.sample)();
         let column = section.column;
-        self.metric(format!("{column}/seconds"), "s", seconds);
+        self.metrics.push(Metric::duration(format!("{column}/seconds"), seconds));
         if sync.is_some() {
-            self.metric(format!("{column}/synced_seconds"), "s", synced_seconds);
+            self.metrics.push(Metric::duration(format!("{column}/synced_seconds"), synced_seconds));
         }
-        for delta in section.before.until(&after) {
-            self.metric(format!("{column}/{}", delta.name), delta.unit, delta.value);
-        }
+        let grown = section.before.growth_until(&after);
+        self.metrics.extend(grown.into_iter().map(|metric| metric.of_part(column)));
         self.seconds += seconds;
         self.ops.push(OpOutcome {
             name: column.to_string(),
@@ -290,7 +299,7 @@ impl<'a> Bench<'a> {
             bytes_per_second: tally.bytes_by_second.clone(),
             over_time: None,
         });
-        Ok(Took { seconds, synced_seconds })
+        Ok(SectionTime { seconds, synced_seconds })
     }
 
     /// Adds operations that a program counted itself, within so many seconds.

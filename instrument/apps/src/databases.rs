@@ -8,8 +8,10 @@ use sql::random::Distribution;
 use sql::sysbench::{Mix, Oltp};
 use sql::tpcc::Size;
 use sql::{Engine, Flush, Job, SqlError, What};
+use workload::Address;
+use workload::address::redact_word;
 
-use crate::{AppError, Bench, Load, Parameters, Place, served};
+use crate::{AppError, Bench, Load, LoadSite, Parameters, served};
 
 /// Measured seconds when nobody says how many.
 const SECONDS: f64 = 30.0;
@@ -81,12 +83,14 @@ impl Sql {
 
 fn job(what: What, parameters: &mut Parameters) -> Result<Job, AppError> {
     let address = Some(parameters.word("address", "")).filter(|address| !address.is_empty());
-    let given = match address.as_deref() {
+    let address = address.as_deref().map(Address::from);
+    let given = match address.as_ref().map(Address::expose) {
         Some(url) if url.starts_with("mysql://") => Some(Engine::InnoDb),
         Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
             Some(Engine::Postgres)
         }
         Some(url) => {
+            let url = redact_word(url);
             return Err(AppError::Parameter(format!(
                 "address = {url} is neither mysql://user:password@host:port/database nor postgres://..."
             )));
@@ -147,7 +151,7 @@ impl Load for Sql {
         Ok(self.job.check()?)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let pace = Pace {
             warmup_seconds: place.pace.warmup_seconds.unwrap_or(0.0),
             seconds: place.pace.seconds.unwrap_or(SECONDS),

@@ -5,13 +5,13 @@ use std::path::Path;
 use kv::embedded::rocksdb;
 use kv::patterns::{Bench as KvBench, Pattern};
 use kv::properties::Properties;
-use kv::redis::Log;
+use kv::redis::AppendPolicy;
 use kv::redis::resp::Login;
-use kv::workload::{KNOWN, builtin};
+use kv::workload::{PROPERTIES, builtin};
 use kv::{Engine, Job, KvError, PatternJob, Workload};
 use serve::drive::Pace;
 
-use crate::{AppError, Bench, Load, Parameters, Place, served};
+use crate::{AppError, Bench, Load, LoadSite, Parameters, served};
 
 /// Name of the load that property files become.
 pub const CORE: &str = "ycsb-core";
@@ -76,10 +76,10 @@ impl KeyValues {
         let engine: Engine =
             parameters.word("engine", default.name()).parse().map_err(AppError::Parameter)?;
         let flush = match parameters.word("flush", "0").as_str() {
-            "0" => Log::Written,
-            "1" => Log::Always,
-            "second" => Log::EachSecond,
-            "none" => Log::None,
+            "0" => AppendPolicy::Written,
+            "1" => AppendPolicy::Always,
+            "second" => AppendPolicy::EachSecond,
+            "none" => AppendPolicy::None,
             other => {
                 return Err(AppError::Parameter(format!(
                     "flush = {other} is none of 0 (written before it is acknowledged), 1 (on the device), second, none \
@@ -107,7 +107,7 @@ impl KeyValues {
 }
 
 fn take_properties(parameters: &mut Parameters, properties: &mut Properties) {
-    for name in KNOWN {
+    for (name, _) in PROPERTIES {
         let value = parameters.word(&parameter(name), "");
         if !value.is_empty() {
             properties.set(name, &value);
@@ -139,7 +139,7 @@ impl Load for KeyValues {
         Ok(self.job.check()?)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let workload = &self.job.workload;
         let default = if workload.operations > 0 { SECONDS_MAX } else { SECONDS };
         let pace = Pace {
@@ -211,7 +211,7 @@ impl Load for Patterns {
         Ok(rocksdb::available()?)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let ends = self.job.bench.ops > 0 || self.job.bench.pattern.is_one_pass();
         let pace = Pace {
             warmup_seconds: place.pace.warmup_seconds.unwrap_or(0.0),

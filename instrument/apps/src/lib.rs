@@ -43,6 +43,6 @@ pub mod span;
 pub use app::{App, join};
 pub use bench::{Bench, Hooks};
 pub use error::AppError;
-pub use load::{Load, Pace, Place};
+pub use load::{Load, LoadPacing, LoadSite};
 pub use parameters::Parameters;
 pub use serve::process::full_disk;

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use stats::Outcome;
 
-use crate::span::Joint;
+use crate::span::PhaseTotals;
 use crate::{AppError, Bench};
 
 /// Where a load runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct LoadSite<'a> {
     /// Directory on the file system under test.
     pub root: &'a Path,
     /// Directory for what is made once and kept (sources), elsewhere.
@@ -17,12 +17,12 @@ pub struct Place<'a> {
     /// Seed of every random choice.
     pub seed: u64,
     /// How long and how fast, for a load that takes it ([`Load::takes_time`]).
-    pub pace: Pace,
+    pub pace: LoadPacing,
 }
 
 /// How long and how fast a load is to run; what is left out is the load's own choice.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Pace {
+pub struct LoadPacing {
     /// Measured seconds.
     pub seconds: Option<f64>,
     /// Seconds of load before them.
@@ -39,7 +39,7 @@ pub trait Load: std::fmt::Debug + Send {
     /// Seconds that all phases take, roughly.
     fn seconds_guess(&self) -> f64;
 
-    /// Whether it runs as long as [`Place::pace`] says, instead of ending when it is done.
+    /// Whether it runs as long as [`LoadSite::pace`] says, instead of ending when it is done.
     fn takes_time(&self) -> bool {
         false
     }
@@ -62,7 +62,7 @@ pub trait Load: std::fmt::Debug + Send {
     }
 
     /// Adds to the outcome of all tasks what follows from all their phases: a score.
-    fn conclude(&self, joint: &[Joint], outcome: &mut Outcome) {
+    fn conclude(&self, joint: &[PhaseTotals], outcome: &mut Outcome) {
         let _ = (joint, outcome);
     }
 
@@ -85,5 +85,5 @@ pub trait Load: std::fmt::Debug + Send {
     ///
     /// # Errors
     /// What failed; nothing measured counts then.
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError>;
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError>;
 }

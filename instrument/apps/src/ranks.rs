@@ -9,17 +9,17 @@ use crate::span::Span;
 
 /// A task among all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Roll {
+pub struct RankInfo {
     /// Its number, from 0.
     pub rank: u32,
     /// The host of each task.
     pub hosts: Vec<String>,
 }
 
-impl Roll {
+impl RankInfo {
     /// One task without others.
-    pub fn alone() -> Roll {
-        Roll { rank: 0, hosts: vec![String::new()] }
+    pub fn single() -> RankInfo {
+        RankInfo { rank: 0, hosts: vec![String::new()] }
     }
 
     /// How many tasks there are.
@@ -88,25 +88,25 @@ const TRIES: u32 = 200;
 /// The other tasks, as a task sees them.
 pub trait Ranks {
     /// Which task this is.
-    fn roll(&self) -> &Roll;
+    fn rank_info(&self) -> &RankInfo;
 
     /// Waits until all tasks have come, and gives what each has brought. `aligned`: then sleeps to one agreed moment of the
     /// corrected clocks; without it all go on at once.
     ///
     /// # Errors
     /// Another task failed, or the load is to end.
-    fn meet(&self, value: u64, aligned: bool) -> Result<Vec<u64>, String>;
+    fn all_gather(&self, value: u64, aligned: bool) -> Result<Vec<u64>, String>;
 
     /// Tells this task's part of a phase.
-    fn tell(&self, span: &Span);
+    fn report_span(&self, span: &Span);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn roll(hosts: &[&str]) -> Roll {
-        Roll { rank: 0, hosts: hosts.iter().map(|host| host.to_string()).collect() }
+    fn roll(hosts: &[&str]) -> RankInfo {
+        RankInfo { rank: 0, hosts: hosts.iter().map(|host| host.to_string()).collect() }
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
             let owner = two.shuffled(seed);
             assert_eq!(two.own_host(|rank| owner[rank as usize]), 0, "seed {seed}: {owner:?}");
         }
-        let third = Roll { rank: 2, ..roll(&["a", "b", "a", "b"]) };
+        let third = RankInfo { rank: 2, ..roll(&["a", "b", "a", "b"]) };
         assert_eq!((third.node_step(), third.among_neighbours()), (1, 1));
         assert_eq!(roll(&["a", "a"]).node_step(), 1);
     }

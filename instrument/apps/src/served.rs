@@ -6,10 +6,13 @@ use std::path::Path;
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::{Journal, JournalError};
 use probe::Counters;
-use serve::{Moment, Place as At};
+use serve::{LoadSite as At, Moment};
 use stats::Outcome;
 
-use crate::{AppError, Bench, Place};
+use crate::{AppError, Bench, LoadSite};
+
+/// Descriptors that a load with 10,000 terminals and its engine need at most.
+const DESCRIPTORS: u64 = 1 << 17;
 
 /// What `other` and the user's own directories are called must be text.
 fn utf8(path: &Path) -> Result<&Utf8Path, AppError> {
@@ -20,10 +23,12 @@ fn utf8(path: &Path) -> Result<&Utf8Path, AppError> {
 /// with the counters of the time between its first operation and its last.
 pub(crate) fn run<E: Into<AppError> + From<JournalError>>(
     name: &str,
-    place: Place<'_>,
+    place: LoadSite<'_>,
     bench: &mut Bench<'_>,
     run: impl FnOnce(&At<'_>) -> Result<Option<Outcome>, E>,
 ) -> Result<(), AppError> {
+    // one for each terminal, and the files of an engine in the process
+    host::process::allow_descriptors(DESCRIPTORS);
     let folder = Journal::folder(utf8(place.home)?);
     let journal = Journal::open(&folder, &format!("{name}.{}", std::process::id()));
     let journal = journal.map_err(|error| E::from(error).into())?;
@@ -39,7 +44,7 @@ pub(crate) fn run<E: Into<AppError> + From<JournalError>>(
             journal: &journal,
             seed: place.seed,
             stopped: shared.stopped(),
-            tell: &|line| shared.tell(line),
+            tell: &|line| shared.report(line),
             moment: &|moment| match moment {
                 Moment::Begin => before.set(Some(shared.counters())),
                 Moment::End => after.set(Some(shared.counters())),
@@ -50,9 +55,7 @@ pub(crate) fn run<E: Into<AppError> + From<JournalError>>(
     let Some(outcome) = outcome else { return Ok(()) };
     bench.took_over(outcome);
     if let (Some(before), Some(after)) = (before.take(), after.take()) {
-        for delta in before.until(&after) {
-            bench.metric(delta.name, delta.unit, delta.value);
-        }
+        bench.counters_grew(before.growth_until(&after));
     }
     Ok(())
 }

@@ -15,12 +15,12 @@ pub struct Span {
     /// Bytes moved.
     pub bytes: u64,
     /// What was done when the time of the stonewall was up.
-    pub wall: Option<Wall>,
+    pub wall: Option<StonewallMark>,
 }
 
 /// What a task had done when the time of the stonewall was up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wall {
+pub struct StonewallMark {
     /// When it saw that.
     pub at_ns: i64,
     /// Operations until then.
@@ -51,7 +51,7 @@ impl Span {
 
 /// What all tasks did in a phase.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Joint {
+pub struct PhaseTotals {
     /// The phase's name.
     pub phase: String,
     /// How many tasks did something.
@@ -75,14 +75,14 @@ pub struct Joint {
 /// A phase must be so much longer than the bound of the clocks, or each task's own time counts.
 const CLOCK_SHARE: f64 = 0.01;
 
-impl Joint {
+impl PhaseTotals {
     /// Each phase of spans that are on one clock, a list of each task; in the order in which they began. A phase in which
     /// nobody did anything, or that took no time, has none: it has no rate.
-    pub fn of(tasks: &[Vec<Span>], bound_ns: i64) -> Vec<Joint> {
-        names(tasks).into_iter().filter_map(|name| Joint::phase(tasks, name, bound_ns)).collect()
+    pub fn of(tasks: &[Vec<Span>], bound_ns: i64) -> Vec<PhaseTotals> {
+        names(tasks).into_iter().filter_map(|name| PhaseTotals::phase(tasks, name, bound_ns)).collect()
     }
 
-    fn phase(tasks: &[Vec<Span>], name: &str, bound_ns: i64) -> Option<Joint> {
+    fn phase(tasks: &[Vec<Span>], name: &str, bound_ns: i64) -> Option<PhaseTotals> {
         let spans = tasks.iter().flatten().filter(|span| span.phase == name);
         let busy: Vec<&Span> = spans.filter(|span| span.ops > 0).collect();
         let least = |at: usize| busy.iter().map(|span| span.marks_ns[at]).min();
@@ -100,13 +100,13 @@ impl Joint {
         }
         let rates = busy.iter().map(|span| span.ops as f64 / span.seconds().max(1e-9));
         let rates = rates.fold((f64::INFINITY, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
-        let walls: Vec<Wall> = busy.iter().filter_map(|span| span.wall).collect();
+        let walls: Vec<StonewallMark> = busy.iter().filter_map(|span| span.wall).collect();
         let wall_seconds = between(least(0), walls.iter().map(|wall| wall.at_ns).max());
         let wall =
             wall_seconds.filter(|seconds| *seconds > 0.0 && walls.len() == busy.len()).map(|seconds| {
                 (seconds, walls.iter().map(|wall| wall.ops).sum(), walls.iter().map(|wall| wall.bytes).sum())
             });
-        Some(Joint {
+        Some(PhaseTotals {
             phase: name.to_string(),
             tasks: busy.len(),
             ops: busy.iter().map(|span| span.ops).sum(),
@@ -144,7 +144,7 @@ fn names(tasks: &[Vec<Span>]) -> Vec<&str> {
 }
 
 /// Puts the rates of all tasks into their joined outcome, in place of sums of the tasks' own.
-pub fn conclude(tasks: &[Vec<Span>], joint: &[Joint], outcome: &mut Outcome) {
+pub fn conclude(tasks: &[Vec<Span>], joint: &[PhaseTotals], outcome: &mut Outcome) {
     for name in names(tasks) {
         if joint.iter().all(|one| one.phase != name) {
             outcome.metrics.retain(|metric| metric.name != format!("{name}/seconds"));
@@ -155,7 +155,7 @@ pub fn conclude(tasks: &[Vec<Span>], joint: &[Joint], outcome: &mut Outcome) {
         let mut put = |what: &str, unit: &str, value: f64| {
             let name = format!("{}/{what}", one.phase);
             outcome.metrics.retain(|metric| metric.name != name);
-            outcome.metrics.push(Metric { name, unit: unit.into(), value });
+            outcome.metrics.push(Metric::rate(name, unit, value));
         };
         put("seconds", "s", one.seconds);
         put("ops_per_second", "1/s", one.ops_per_second());
@@ -201,8 +201,9 @@ mod tests {
     fn a_corrected_clock_gives_the_rate() {
         let (true_first, true_second) = (span(0, 50_000_000, 100), span(1_000, 51_000_000, 100));
         let second = true_second.clone().on(|at| at + 200_000_000);
-        let raw = &Joint::of(&[vec![true_first.clone()], vec![second.clone()]], 1000)[0];
-        let corrected = &Joint::of(&[vec![true_first], vec![second.on(|at| at - 200_000_000)]], 1000)[0];
+        let raw = &PhaseTotals::of(&[vec![true_first.clone()], vec![second.clone()]], 1000)[0];
+        let corrected =
+            &PhaseTotals::of(&[vec![true_first], vec![second.on(|at| at - 200_000_000)]], 1000)[0];
         assert!(raw.mib_per_second().unwrap() < 1000.0);
         assert!((corrected.mib_per_second().unwrap() - 200.0 / 0.051).abs() < 1e-6);
         assert_eq!((corrected.ops, corrected.tasks, corrected.by_own_clocks), (200, 2, false));
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn bad_clocks_are_not_used() {
         let tasks = [vec![span(0, 100, 1)], vec![span(1_000_000, 1_000_150, 1)]];
-        let joint = &Joint::of(&tasks, 20_000)[0];
+        let joint = &PhaseTotals::of(&tasks, 20_000)[0];
         assert!(joint.by_own_clocks);
         assert!((joint.seconds - 150e-9).abs() < 1e-12);
     }
@@ -219,14 +220,14 @@ mod tests {
     #[test]
     fn what_did_nothing_has_no_rate() {
         let tasks = [vec![span(0, 100, 0)], vec![span(5, 90, 0)]];
-        let joint = Joint::of(&tasks, 0);
+        let joint = PhaseTotals::of(&tasks, 0);
         assert_eq!(joint, []);
         let mut outcome = Outcome {
             measured_seconds: 1.0,
             warmup_seconds: 0.0,
             ended: stats::Ended::Done,
             ops: vec![],
-            metrics: vec![Metric { name: "write/seconds".into(), unit: "s".into(), value: 1.0 }],
+            metrics: vec![Metric::duration("write/seconds", 1.0)],
             notes: vec![],
         };
         conclude(&tasks, &joint, &mut outcome);

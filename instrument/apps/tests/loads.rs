@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use apps::{App, Hooks, Place};
+use apps::{App, Hooks, LoadSite};
 use needs::needs;
 use probe::Counters;
 use stats::Outcome;
@@ -35,7 +35,7 @@ fn run(words: &str, home: &Path) -> Outcome {
     let root = tempfile::tempdir().unwrap();
     let app = load(words).unwrap();
     app.provide(home, &mut |_| {}).unwrap();
-    let place = Place { root: root.path(), home, seed: 1, pace: apps::Pace::default() };
+    let place = LoadSite { root: root.path(), home, seed: 1, pace: apps::LoadPacing::default() };
     let phase = |phase| {
         let hooks = Hooks {
             sample: &Counters::default,

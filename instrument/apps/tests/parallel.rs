@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use apps::ranks::{Ranks, Roll};
+use apps::ranks::{RankInfo, Ranks};
 use apps::span::Span;
-use apps::{App, AppError, Hooks, Pace, Place};
+use apps::{App, AppError, Hooks, LoadPacing, LoadSite};
 use probe::Counters;
 use stats::{Outcome, parallel};
 
@@ -22,17 +22,17 @@ struct Hall {
 }
 
 struct Task {
-    roll: Roll,
+    roll: RankInfo,
     hall: Arc<Hall>,
     spans: Mutex<Vec<Span>>,
 }
 
 impl Ranks for Task {
-    fn roll(&self) -> &Roll {
+    fn rank_info(&self) -> &RankInfo {
         &self.roll
     }
 
-    fn meet(&self, value: u64, aligned: bool) -> Result<Vec<u64>, String> {
+    fn all_gather(&self, value: u64, aligned: bool) -> Result<Vec<u64>, String> {
         self.hall.values.lock().unwrap()[self.roll.rank as usize] = value;
         if self.hall.barrier.wait().is_leader()
             && aligned
@@ -50,7 +50,7 @@ impl Ranks for Task {
         Ok(values)
     }
 
-    fn tell(&self, span: &Span) {
+    fn report_span(&self, span: &Span) {
         self.spans.lock().unwrap().push(span.clone());
     }
 }
@@ -70,18 +70,18 @@ fn each(name: &str, options: &str, root: &Path, hosts: &[&str], spoil: Option<(u
         let tasks: Vec<_> = (0..hosts.len() as u32)
             .map(|rank| {
                 let task = Task {
-                    roll: Roll { rank, hosts: hosts.clone() },
+                    roll: RankInfo { rank, hosts: hosts.clone() },
                     hall: hall.clone(),
                     spans: Mutex::new(vec![]),
                 };
                 let app = app(name);
                 scope.spawn(move || {
-                    let place = Place { root, home: root, seed: 7, pace: Pace::default() };
+                    let place = LoadSite { root, home: root, seed: 7, pace: LoadPacing::default() };
                     let hooks = Hooks {
                         sample: &Counters::default,
                         stopped: &|| false,
                         tell: &|_| {},
-                        ready: &|| task.meet(0, false).map(drop),
+                        ready: &|| task.all_gather(0, false).map(drop),
                         ranks: Some(&task),
                     };
                     let outcome = app.run(0, place, hooks)?;
@@ -100,7 +100,7 @@ fn together(name: &str, options: &str, root: &Path, hosts: &[&str]) -> (Outcome,
         .map(|one| one.unwrap_or_else(|error| panic!("{name} {options}: {error}")))
         .collect();
     let (outcomes, spans): (Vec<_>, Vec<_>) = ran.into_iter().unzip();
-    let mut whole = parallel::together(outcomes).unwrap();
+    let mut whole = parallel::combine(outcomes).unwrap();
     let app = App::new(name, &[("options".to_string(), options.to_string())]).unwrap();
     app.conclude(&spans, 0, &mut whole);
     (whole, spans)
@@ -214,7 +214,14 @@ fn trees_are_filled_seen_and_emptied() {
     ] {
         let root = tempfile::tempdir().unwrap();
         let (whole, _) = together("mdtest", options, root.path(), &vec!["a"; tasks]);
-        for phase in ["directory-create", "directory-stat", "directory-remove", "file-create", "file-stat"] {
+        for phase in [
+            "directory-create",
+            "directory-stat",
+            "directory-rename",
+            "directory-remove",
+            "file-create",
+            "file-stat",
+        ] {
             assert_eq!(op(&whole, phase).0, items * tasks as u64, "{options}: {phase}");
             assert!(metric(&whole, &format!("{phase}/ops_per_second")) > 0.0);
         }
@@ -260,7 +267,7 @@ fn io500_has_its_twelve_phases_and_a_score() {
 fn one_task_needs_no_others() {
     let root = tempfile::tempdir().unwrap();
     let app = App::new("ior", &[("options".into(), "-F -b 64k -t 16k -C".into())]).unwrap();
-    let place = Place { root: root.path(), home: root.path(), seed: 1, pace: Pace::default() };
+    let place = LoadSite { root: root.path(), home: root.path(), seed: 1, pace: LoadPacing::default() };
     let hooks = Hooks {
         sample: &Counters::default,
         stopped: &|| false,

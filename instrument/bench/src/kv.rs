@@ -12,7 +12,7 @@ use kv::patterns::{Bench, Pattern};
 use kv::redis::mux::{self, Layout};
 use kv::redis::resp::{Address, Login, Wire};
 use kv::redis::ring::Ring;
-use kv::redis::{Log, Servers, fill};
+use kv::redis::{AppendPolicy, Servers, fill};
 use kv::{Job, KvError, PatternJob, Workload};
 use serve::drive::{self, Clock, Pace};
 
@@ -115,7 +115,7 @@ fn rocksdb(pairs: &Pairs, tmpfs: &std::path::Path, wanted: &dyn Fn(&str) -> bool
     Ok(())
 }
 
-fn rate(driven: drive::Driven<KvError>) -> anyhow::Result<f64> {
+fn rate(driven: drive::DriveOutcome<KvError>) -> anyhow::Result<f64> {
     match driven.failed {
         Some(error) => Err(error.into()),
         None => Ok(driven.outcome.io_ops_per_second()),
@@ -154,6 +154,8 @@ fn workload(letter: char, update: bool) -> anyhow::Result<Workload> {
     let mut properties = kv::workload::builtin(letter).unwrap_or_default();
     for (name, value) in [
         ("recordcount", REDIS_KEYS.to_string()),
+        // SET and GET, as redis-benchmark sends them
+        ("record", "value".into()),
         ("fieldcount", "1".into()),
         ("fieldlength", VALUE_BYTES.to_string()),
         ("requestdistribution", "uniform".into()),
@@ -173,13 +175,14 @@ fn workload(letter: char, update: bool) -> anyhow::Result<Workload> {
 fn redis(pairs: &Pairs, tmpfs: &std::path::Path, wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<()> {
     let (_kept, path) = folder(tmpfs)?;
     let journal = journal::Journal::open(&path.join("journal"), "bench")?;
-    let servers = match Servers::start(false, Log::None, LAYOUTS[2].0, &path.join("data"), &path, &journal) {
-        Err(error @ KvError::Unavailable { .. }) => {
-            println!("Redis is not available, its cases are left out: {error}");
-            return Ok(());
-        }
-        other => other?,
-    };
+    let servers =
+        match Servers::start(false, AppendPolicy::None, LAYOUTS[2].0, &path.join("data"), &path, &journal) {
+            Err(error @ KvError::Unavailable { .. }) => {
+                println!("Redis is not available, its cases are left out: {error}");
+                return Ok(());
+            }
+            other => other?,
+        };
     let login = servers.first();
     let Address::Socket(socket) = &login.address else { anyhow::bail!("a private server has a socket") };
     for (name, update) in [("get", false), ("set", true)] {
@@ -201,7 +204,7 @@ fn redis(pairs: &Pairs, tmpfs: &std::path::Path, wanted: &dyn Fn(&str) -> bool) 
                 let parts = mux::parts(&login, &layout, &shared, &Arc::new(AtomicU64::new(0)))?;
                 let kinds = client::kinds(&workload);
                 let pace = Pace { warmup_seconds: 0.0, seconds, rate: None };
-                let run = |part: mux::Part, clock: &Clock<'_>| part.run(clock, kinds.len());
+                let run = |part: mux::ThreadTerminals, clock: &Clock<'_>| part.run(clock, kinds.len());
                 rate(drive::drive_with(&kinds, parts, &pace, &|| false, run))
             };
             let mut guess = 20_000.0;
@@ -227,7 +230,7 @@ fn overwrite(login: &Login, updates: u64) -> anyhow::Result<()> {
     let kinds = client::kinds(&workload);
     // it ends with its operations, long before
     let pace = Pace { warmup_seconds: 0.0, seconds: 60.0, rate: None };
-    let run = |part: mux::Part, clock: &Clock<'_>| part.run(clock, kinds.len());
+    let run = |part: mux::ThreadTerminals, clock: &Clock<'_>| part.run(clock, kinds.len());
     rate(drive::drive_with(&kinds, parts, &pace, &|| false, run)).map(drop)
 }
 

@@ -41,7 +41,7 @@ fn ranks(outcome: &Outcome) -> anyhow::Result<()> {
     let message = serde_json::to_vec(outcome)?;
     let start = Instant::now();
     let parts = (0..RANKS).map(|_| serde_json::from_slice(&message)).collect::<Result<Vec<Outcome>, _>>()?;
-    let whole = parallel::together(parts.iter().cloned());
+    let whole = parallel::combine(parts.iter().cloned());
     let took = start.elapsed().as_secs_f64();
     let ops = |outcome: &Outcome| outcome.ops.iter().map(|op| op.service.count()).sum::<u64>();
     anyhow::ensure!(whole.as_ref().map(ops) == Some(RANKS as u64 * ops(outcome)), "operations were lost");

@@ -9,7 +9,7 @@ use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
 use sql::db::{Address, Value};
 use sql::drive::{self, Pace};
-use sql::job::{Place, Seeds};
+use sql::job::{LoadSite, Seeds};
 use sql::random::Distribution;
 use sql::sysbench::{Mix, Oltp};
 use sql::{Engine, Flush, Job, Server, What};
@@ -108,7 +108,7 @@ fn on_engine(engine: Engine, cases: &[Case], pairs: &Pairs, path: &Utf8Path) -> 
         address: None,
     };
     let widest = job(Mix::Insert, THREADS[1]);
-    widest.fill(&Place {
+    widest.fill(&LoadSite {
         root: path,
         temporary: path,
         journal: &journal,

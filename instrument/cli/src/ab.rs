@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use journal::PrivateTree;
 use lab::paired::compare::Conditions;
-use lab::paired::trial::Setting;
-use lab::paired::until::{Contest, until};
-use lab::session::Ending;
+use lab::paired::trial::TrialSetup;
+use lab::paired::until::{ComparisonSpec, compare_until_decided};
+use lab::session::SessionOutcome;
 use record::results::MetricName;
-use record::study::Turns;
+use record::study::InterleavedDesign;
 use record::study::{Bytes, CommandLine, Io, Seconds, Settings, Share, Study};
-use record::turns::SoFar;
+use record::turns::InterimComparison;
 use stats::Verdict;
 
-use crate::harm::{cannot_here, wrong};
+use crate::cleanup::{utf8, with_journal};
+use crate::console::{self, Exit, bad_input};
+use crate::harm::{unavailable_exit, wrong};
 use crate::kernels::{Kernels, Load};
-use crate::making::{utf8, with_journal};
 use crate::options::Options;
-use crate::run::{Launch, run_study};
-use crate::screen::{self, Exit, bad_input};
+use crate::run::{RunSettings, run_study};
 
 /// Length of a trial where nothing is said. Short trials are many blocks; machines drift over seconds.
 const TRIAL_SECONDS: f64 = 1.0;
@@ -74,7 +74,7 @@ pub struct Ab {
     /// Use up the budget and look once, at the end: the narrowest interval, and an estimate that no early end has drawn aside
     #[arg(long)]
     one_look: bool,
-    /// Of a workload: throughput, bandwidth, latency_p50, latency_p99, latency_mean
+    /// Of a workload: throughput, bandwidth, latency_p50, latency_p99, latency_p999, latency_mean
     #[arg(long, value_name = "METRIC", default_value = "throughput", requires = "workload")]
     metric: String,
     /// Measured time of each trial [default: 1s]
@@ -151,8 +151,8 @@ impl Ab {
         (self.a.as_deref().unwrap_or_default(), self.b.as_deref().unwrap_or_default())
     }
 
-    fn launch(&self) -> Launch<'_> {
-        Launch {
+    fn launch(&self) -> RunSettings<'_> {
+        RunSettings {
             work_dir: self.work_dir.as_deref(),
             erase: self.erase.as_deref(),
             shard: None,
@@ -160,6 +160,7 @@ impl Ab {
             name: self.name.as_deref(),
             quiet: self.quiet,
             allow_system: self.allow_system,
+            interleave: None,
         }
     }
 }
@@ -171,7 +172,7 @@ pub fn ab(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
     }
     match &arguments.workload {
         Some(file) => stacks(options, arguments, file),
-        None => commands(options, arguments).or_else(cannot_here),
+        None => commands(options, arguments).or_else(unavailable_exit),
     }
 }
 
@@ -192,13 +193,13 @@ fn stacks(options: &Options, arguments: &Ab, file: &std::path::Path) -> anyhow::
     }
     let (run, ending) = run_study(options, study(arguments, file)?, &arguments.launch())?;
     let Some(so_far) = record::turns::of_run(&run) else { anyhow::bail!("the stored study is damaged") };
-    screen::print(&report::turns::answer(&so_far))?;
+    console::print(&report::turns::answer(&so_far))?;
     if let Some(html) = &arguments.html {
         crate::report::write(html, &report::html::page(&run, &[])?)?;
-        screen::print(&format!("report: {}", std::path::absolute(html)?.display()))?;
+        console::print(&format!("report: {}", std::path::absolute(html)?.display()))?;
     }
-    screen::print(&format!("run {}: `loadline report {0}` shows it in full", run.id))?;
-    if ending == Ending::Interrupted {
+    console::print(&format!("run {}: `loadline report {0}` shows it in full", run.id))?;
+    if ending == SessionOutcome::Interrupted {
         return Ok(Exit::Interrupted);
     }
     if so_far.blocks == 0 {
@@ -263,7 +264,7 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
         };
         words.iter().map(one).collect()
     };
-    let turns = Turns {
+    let turns = InterleavedDesign {
         a: own("--set-a", &arguments.set_a)?,
         b: own("--set-b", &arguments.set_b)?,
         ..turns(arguments, metric(&arguments.metric)?)?
@@ -273,6 +274,7 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
     }
     study.study.trials = turns.trials_max(study.study.seconds.map_or(0.0, |seconds| seconds.0));
     study.study.turns = Some(turns);
+    study.hide_secrets().map_err(bad_input)?;
     Ok(study)
 }
 
@@ -285,7 +287,7 @@ fn commands(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
             )));
         }
         if spec::StackSpec::parse_list(line).is_ok() && !line.contains(' ') {
-            eprintln!(
+            host::note!(
                 "loadline: {side} reads like a stack; it runs as a command, since there is no --workload"
             );
         }
@@ -304,37 +306,37 @@ fn commands(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
     let contested = with_journal(options, "ab", |_, journal, stop| {
         let temporary = utf8(std::env::temp_dir())?.canonicalize_utf8()?;
         let tree = PrivateTree::new(journal, &temporary)?;
-        let setting = Setting { journal, stop, scratch: tree.path().as_std_path() };
-        let contest = Contest { lines, conditions: &conditions, turns: &turns, seed: arguments.seed };
-        let contested = until(setting, contest, &mut |so_far| {
+        let setting = TrialSetup { journal, stop, scratch: tree.path().as_std_path() };
+        let contest = ComparisonSpec { lines, conditions: &conditions, turns: &turns, seed: arguments.seed };
+        let contested = compare_until_decided(setting, contest, &mut |so_far| {
             display.set_length(so_far.blocks_max as u64);
             display.set_position(so_far.blocks as u64);
             display.set_message(report::turns::line(so_far));
             if display.is_hidden() && !arguments.quiet {
-                eprintln!("{}", report::turns::line(so_far));
+                host::note!("{}", report::turns::line(so_far));
             }
         });
         Ok(contested?)
     });
     display.finish_and_clear();
     let contested = contested?;
-    screen::print(&report::turns::answer(&contested.so_far))?;
+    console::print(&report::turns::answer(&contested.so_far))?;
     Ok(if contested.so_far.verdict.is_none() { Exit::Interrupted } else { exit(&contested.so_far) })
 }
 
-fn turns(arguments: &Ab, metric: MetricName) -> anyhow::Result<Turns> {
+fn turns(arguments: &Ab, metric: MetricName) -> anyhow::Result<InterleavedDesign> {
     let target = share(arguments.target)?;
     let budget = seconds("--budget", &arguments.budget)?;
     let slices = arguments.slices.as_deref().map(|text| seconds("--slices", text)).transpose()?;
     let (a, b) = (BTreeMap::new(), BTreeMap::new());
     let one_look = arguments.one_look;
-    Ok(Turns { budget, target, metric, one_look, slices, kept_blocks: None, a, b }.in_builds())
+    Ok(InterleavedDesign { budget, target, metric, one_look, slices, kept_blocks: None, a, b }.in_builds())
 }
 
 fn metric(word: &str) -> anyhow::Result<MetricName> {
     let known = MetricName::of_word(word).filter(|metric| *metric != MetricName::Seconds);
     known.ok_or_else(|| {
-        let known = "throughput, bandwidth, latency_p50, latency_p99, latency_mean";
+        let known = "throughput, bandwidth, latency_p50, latency_p99, latency_p999, latency_mean";
         bad_input(format!("--metric {word}: there are {known}"))
     })
 }
@@ -344,11 +346,11 @@ fn share(percent: f64) -> anyhow::Result<Share> {
 }
 
 fn seconds(option: &str, text: &str) -> anyhow::Result<Seconds> {
-    let seconds = Seconds::new(crate::words::length(option, text)?.as_secs_f64());
+    let seconds = Seconds::new(crate::arg_parsers::length(option, text)?.as_secs_f64());
     seconds.map_err(|error| bad_input(format!("{option}: {error}")))
 }
 
-fn exit(so_far: &SoFar) -> Exit {
+fn exit(so_far: &InterimComparison) -> Exit {
     match so_far.verdict {
         Some(Verdict::Better | Verdict::Same) => Exit::Done,
         Some(Verdict::Worse) => Exit::Failed,

@@ -1,4 +1,4 @@
-//! `mkfs`, `mount`, `fsck` and `dump` for betrfs, `mount` for `fuse-limit`; also under the names that mount(8), mkfs(8) and fsck(8) look for.
+//! `mkfs`, `mount`, `umount`, `fsck` and `dump` for betrfs, `mount` for `fuse-limit`; also under the names that mount(8), mkfs(8) and fsck(8) look for.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use betrfs::{FormatOptions, Launcher, MountError, MountOptions};
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::screen::{self, Exit, bad_input};
+use crate::console::{self, Exit, bad_input};
 
 /// The hidden argument that makes `loadline` the daemon behind a mount.
 const DAEMON: &str = "betrfs-daemon";
@@ -95,6 +95,20 @@ pub struct Mount {
     pub foreground: bool,
 }
 
+/// Options of `umount`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline umount /mnt       fails if something that was written is lost")]
+pub struct Umount {
+    /// Where betrfs is mounted
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    /// One that is in use goes when its last user leaves
+    #[arg(long, short = 'l')]
+    pub lazy: bool,
+}
+
 /// Options of `fsck`.
 #[derive(Debug, Args)]
 #[command(
@@ -154,10 +168,16 @@ pub fn arguments() -> Vec<OsString> {
 
 fn rewritten(name: &str, arguments: &[OsString]) -> Vec<OsString> {
     let command = name.split('.').next().unwrap_or_default();
-    let mut out: Vec<OsString> = ["loadline", command, "betrfs"].into_iter().map(Into::into).collect();
+    let mut out: Vec<OsString> = ["loadline", command].into_iter().map(Into::into).collect();
+    if command != "umount" {
+        out.push("betrfs".into());
+    }
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match (command, argument.to_str()) {
+            // No mtab, verbose, by force: it does what it can, and says what it could not.
+            ("umount", Some("-n" | "-v" | "-f" | "-r")) => {}
+            ("umount", Some("-t" | "-N")) => _ = arguments.next(),
             // Fake, sloppy, no mtab, verbose: nothing to do.
             ("mount", Some("-f" | "-s" | "-n" | "-v" | "-w")) => {}
             // The type, which is in the name already, and a namespace that mount(8) has entered.
@@ -205,7 +225,7 @@ pub fn mkfs(arguments: &Mkfs) -> anyhow::Result<Exit> {
         show(&arguments.device);
     }
     let size = betrfs::format(&arguments.device, &options).map_err(wrong)?;
-    screen::print(&format!("{}: betrfs of {} MiB", arguments.device.display(), size >> 20))?;
+    console::print(&format!("{}: betrfs of {} MiB", arguments.device.display(), size >> 20))?;
     Ok(Exit::Done)
 }
 
@@ -217,7 +237,7 @@ fn show(device: &Path) {
         && report.holds_data()
         && report.blockers().is_empty()
     {
-        eprintln!("{report}\n{} will be overwritten, as --erase says", report.path);
+        host::note!("{report}\n{} will be overwritten, as --erase says", report.path);
     }
 }
 
@@ -230,22 +250,28 @@ pub fn mount(arguments: &Mount) -> anyhow::Result<Exit> {
     if MountOptions::asks_remount(&options) {
         let left = betrfs::mount::remount(&arguments.dir, &options).map_err(wrong)?;
         if !left.is_empty() {
-            eprintln!("note: a remount leaves these as they are: {}", left.join(","));
+            host::note!("note: a remount leaves these as they are: {}", left.join(","));
         }
         return Ok(Exit::Done);
     }
     let parsed = MountOptions::parse(&options).map_err(wrong)?;
     if !parsed.read_only {
-        eprintln!("note: {}", parsed.note_on_sync());
+        host::note!("note: {}", parsed.note_on_sync());
     }
     if arguments.foreground {
-        let served = betrfs::Served::mount(&arguments.device, &arguments.dir, &parsed).map_err(wrong)?;
+        let served = betrfs::ServedMount::mount(&arguments.device, &arguments.dir, &parsed).map_err(wrong)?;
         let ended = served.serve();
         return Ok(if ended == ExitCode::SUCCESS { Exit::Done } else { Exit::Failed });
     }
     let program = std::env::current_exe()?;
     let launcher = Launcher { program, args: vec![DAEMON.into()] };
     betrfs::mount_daemon(&launcher, &arguments.device, &arguments.dir, &options).map_err(wrong)?;
+    Ok(Exit::Done)
+}
+
+/// Unmounts a file system.
+pub fn umount(arguments: &Umount) -> anyhow::Result<Exit> {
+    betrfs::mount::umount(&arguments.dir, arguments.lazy).map_err(wrong)?;
     Ok(Exit::Done)
 }
 
@@ -268,7 +294,7 @@ fn mount_limit(arguments: &Mount, options: &str) -> anyhow::Result<Exit> {
 /// Checks a file system.
 pub fn fsck(arguments: &Fsck) -> anyhow::Result<Exit> {
     let report = betrfs::mount::check_device(&arguments.device, arguments.repair).map_err(wrong)?;
-    screen::print(report.to_string().trim_end())?;
+    console::print(report.to_string().trim_end())?;
     if report.is_clean() {
         return Ok(Exit::Done);
     }
@@ -300,6 +326,7 @@ mod tests {
         assert_eq!(mount, "loadline mount betrfs /dev/sdx /mnt -o ro -o noatime");
         let remount = words("mount.fuse.betrfs", "/dev/sdx /mnt -o remount,ro -t fuse.betrfs");
         assert_eq!(remount, "loadline mount betrfs /dev/sdx /mnt -o remount,ro");
+        assert_eq!(words("umount.fuse.betrfs", "/mnt -n -l -t fuse.betrfs"), "loadline umount /mnt -l");
         assert_eq!(words("fsck.betrfs", "-a /dev/sdx"), "loadline fsck betrfs --repair /dev/sdx");
         assert_eq!(words("mkfs.betrfs", "-f /dev/sdx"), "loadline mkfs betrfs -f /dev/sdx");
     }

@@ -1,13 +1,21 @@
 //! `check`: reads a workload or a study and says what it would do.
 
-use lab::load::{FREE_BYTES_ASSUMED, Ready, Started, started};
-use record::study::{CommandLine, Study};
-use workload::{Draws, IoMode, Step, Value, Workload};
+use std::io::Read;
+use std::path::Path;
 
+use kv::properties::Properties;
+use lab::load::{FREE_BYTES_ASSUMED, ResolvedLoad, ScriptProgram, started};
+use record::study::{CommandLine, Study};
+use workload::stream::{QueueEngine, Stream};
+use workload::{Draws, Step, Value, Workload};
+
+use crate::console::{self, Exit, bad_input};
 use crate::evaluation::Source;
 use crate::options::{self, Options};
 use crate::programs;
-use crate::screen::{self, Exit, bad_input};
+
+/// What of a file tells its kind.
+const HEAD_BYTES: u64 = 4096;
 
 /// Checks a file.
 pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Exit> {
@@ -15,28 +23,33 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
         return check_study(arguments);
     }
     arguments.evaluating.refuse()?;
-    let set = crate::words::variables(&arguments.set)?;
+    let set = crate::arg_parsers::variables(&arguments.set)?;
+    refuse_load_file(&arguments.file)?;
     let text = lab::read::text(&arguments.file).map_err(bad_input)?.into_bytes();
     let file = arguments.file.display().to_string();
-    if arguments.file.extension().is_some_and(|extension| extension == "fio") {
+    let read = String::from_utf8_lossy(&text);
+    if lab::read::is_job_file(&file, &read) {
         return check_jobs(arguments, &file, set);
+    }
+    if Properties::is_workload(&read) {
+        return check_properties(arguments, &file);
     }
     let name = arguments.file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let settings = wml::Settings { machine: lab::load::machine(None, FREE_BYTES_ASSUMED), set, name };
     match wml::load(&text, &settings) {
         Ok(loaded) => {
             if !loaded.warnings.is_empty() {
-                eprintln!(
+                host::note!(
                     "{}",
-                    loaded.warnings.render(&file, &text, screen::color_on_stderr(options)).trim_end()
+                    loaded.warnings.render(&file, &text, console::color_on_stderr(options)).trim_end()
                 );
             }
             let starts = starts(&started(&loaded, &file, &text), false);
-            screen::print(&format!("{file}: ok\n{}{starts}", describe(&loaded.workload)))?;
+            console::print(&format!("{file}: ok\n{}{starts}", describe(&loaded.workload)))?;
             if !loaded.variables.is_empty() {
                 let variables: Vec<String> =
                     loaded.variables.iter().map(|(name, value)| format!("  ${name} = {value}")).collect();
-                screen::print(&format!(
+                console::print(&format!(
                     "variables (change them with --set name=value):\n{}",
                     variables.join("\n")
                 ))?;
@@ -44,10 +57,49 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
             Ok(Exit::Done)
         }
         Err(errors) => {
-            eprintln!("{}", errors.render(&file, &text, screen::color_on_stderr(options)).trim_end());
+            host::note!("{}", errors.render(&file, &text, console::color_on_stderr(options)).trim_end());
             Ok(Exit::BadInput)
         }
     }
+}
+
+/// Checks a property file of YCSB, as `run` reads it.
+fn check_properties(arguments: &options::Check, file: &str) -> anyhow::Result<Exit> {
+    let (_, properties) = crate::run::property_files(vec![arguments.file.clone()])?;
+    let set = crate::run::properties_as_settings(&properties.unwrap_or_default(), &arguments.set)?;
+    let set = [set, arguments.set.clone()].concat();
+    let apps = vec![apps::key_values::CORE.to_string()];
+    let line = CommandLine { apps, on: "tmpfs".into(), set, ..CommandLine::default() };
+    let study = lab::read::command_line(&line).map_err(bad_input)?;
+    let machine = lab::load::machine(None, FREE_BYTES_ASSUMED);
+    let checked =
+        lab::check::workloads(&study, machine).map_err(|error| bad_input(format!("{file}: {error}")))?;
+    let mut text = format!("{file}: ok\n  a workload of YCSB\n");
+    for (name, value) in checked.iter().take(1).flat_map(|load| &load.variables) {
+        text += &format!("  {name} = {value}\n");
+    }
+    console::print(text.trim_end())?;
+    Ok(Exit::Done)
+}
+
+/// A load file of dbench is a load of `simulate`, and of dbench itself. It is known by how it begins: Debian's is larger than
+/// any workload that is read.
+pub fn refuse_load_file(file: &Path) -> anyhow::Result<()> {
+    // what a pipe gives is gone once it is read
+    if !file.is_file() {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    // one that cannot be read is told of by whoever reads it whole
+    let read = std::fs::File::open(file).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    if read.is_err() || !simulate::loadfile::is_load_file(&String::from_utf8_lossy(&head)) {
+        return Ok(());
+    }
+    Err(bad_input(format!(
+        "{0} is a load file of dbench: `loadline simulate {0}` runs it in virtual time, and the load `dbench` runs dbench itself \
+         with its own one",
+        file.display()
+    )))
 }
 
 /// Checks a job file of fio: each group of sections that runs at once.
@@ -70,19 +122,12 @@ fn check_jobs(arguments: &options::Check, file: &str, set: Vec<(String, String)>
             text += &format!("{}\n", parameters.join(" "));
         }
         match &load.load {
-            Ready::Wml(model) => text += &describe(model),
+            ResolvedLoad::Wml(model) => text += &describe(model),
             _ => text += "  runs by fio itself\n",
-        }
-        if let Some(io) = load.io {
-            let io = match io {
-                IoMode::Psync => "psync".to_string(),
-                IoMode::Uring { depth } => format!("uring:{depth}"),
-            };
-            text += &format!("  reads and writes by {io} (change it with --io)\n");
         }
     }
     crate::run::say_warnings(&checked);
-    screen::print(text.trim_end())?;
+    console::print(text.trim_end())?;
     Ok(Exit::Done)
 }
 
@@ -105,23 +150,23 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
             text += "stack virtual: simulated, nothing is built\n";
             continue;
         }
-        text += &format!("stack {stack}: {}\n", lab::site::availability(stack, false));
+        text += &format!("stack {stack}: {}\n", lab::stack_factory::availability(stack, false));
     }
     for load in checked.iter() {
         let parameters: String = load.parameters.iter().map(|p| format!(" {}={}", p.name, p.value)).collect();
         text += &format!("\nworkload {}{parameters}\n", load.workload);
         match &load.load {
-            Ready::Wml(model) => {
+            ResolvedLoad::Wml(model) => {
                 text += &describe(model);
                 text += &starts(&load.programs, study.study.allow_system);
             }
-            Ready::Simulated(job) => {
+            ResolvedLoad::Simulated(job) => {
                 text += &format!(
                     "  simulated in virtual time: {} containers on {}, {} cores, {} queues, device {}\n",
                     job.containers, job.stack, job.cores, job.queues, job.device
                 );
             }
-            Ready::App(app) => {
+            ResolvedLoad::App(app) => {
                 text += &format!("  the built-in load {}\n", app.name());
                 if !app.programs().is_empty() {
                     text += &format!("  starts programs of its own choice: {}\n", app.programs().join(", "));
@@ -130,7 +175,7 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
         }
     }
     crate::run::say_warnings(&checked);
-    screen::print(&text)?;
+    console::print(&text)?;
     Ok(Exit::Done)
 }
 
@@ -159,13 +204,31 @@ fn evaluation(study: &Study) -> String {
 }
 
 /// What a workload would start by `system`, if anything.
-fn starts(started: &[Started], allowed: bool) -> String {
+fn starts(started: &[ScriptProgram], allowed: bool) -> String {
     if started.is_empty() {
         return String::new();
     }
     let permission = if allowed { "allowed by the study" } else { "refused without --allow-system" };
     let listed = programs::list(started).replace("\n  ", "\n    ");
     format!("  starts programs, with all your rights ({permission}):\n  {listed}")
+}
+
+/// How a job of fio issues what.
+fn issued(stream: &Stream) -> String {
+    let engine = match stream.queue.engine {
+        QueueEngine::Blocking => "psync",
+        QueueEngine::LibAio => "libaio",
+        QueueEngine::Uring => "io_uring",
+        QueueEngine::Mapped => "mmap",
+    };
+    let length = match (stream.budget.time_based, stream.budget.seconds) {
+        (true, Some(seconds)) => format!("for {seconds} s"),
+        (_, Some(seconds)) => {
+            format!("{}, for {seconds} s at most", units::format_bytes(stream.budget.bytes))
+        }
+        _ => units::format_bytes(stream.budget.bytes),
+    };
+    format!("{length}, {} in flight by {engine}", stream.queue.depth)
 }
 
 /// What a workload would do, in a few lines.
@@ -190,6 +253,10 @@ fn describe(workload: &Workload) -> String {
     let mut draws = Draws::new(&workload.draws, 1, 0, 0).ok();
     for process in &workload.processes {
         for thread in &process.threads {
+            if let Some(stream) = &thread.stream {
+                text += &format!("  job {}: {}\n", process.name, issued(stream));
+                continue;
+            }
             let memory = match thread.memory_bytes {
                 Value::Int(bytes) => bytes,
                 drawn => draws.as_mut().map_or(0, |draws| draws.eval(drawn)),

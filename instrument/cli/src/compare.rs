@@ -1,12 +1,12 @@
 //! `compare`: verdicts between two runs, or between the stacks of one.
 
 use lab::Store;
-use record::compare::Ground;
+use record::compare::ComparisonBasis;
 use record::results::Run;
 use stats::Thresholds;
 
+use crate::console::{self, Exit, bad_input};
 use crate::options::{self, Options};
-use crate::screen::{self, Exit, bad_input};
 
 /// Compares.
 pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Result<Exit> {
@@ -15,11 +15,14 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
     }
     let thresholds =
         Thresholds { alpha: arguments.alpha, margin: arguments.margin / 100.0, ..Thresholds::default() };
-    let store = Store::open(&crate::run::home(options)?)?;
+    let by = arguments.by.metric();
+    let store = Store::open_to_show(&crate::run::home(options)?)?;
     let a = store.load_run(&arguments.a).map_err(bad_input)?;
+    say_corrected_since(&a);
     let compared = match &arguments.b {
         Some(b) => {
             let b = store.load_run(b).map_err(bad_input)?;
+            say_corrected_since(&b);
             let anchor = arguments.anchor.as_deref();
             let lacks = |run: &&Run| anchor.is_some_and(|anchor| !run.stacks().contains(&anchor));
             if let Some(run) = [&a, &b].into_iter().find(lacks) {
@@ -27,9 +30,10 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
                 return Err(bad_input(format!("--anchor: run {} has no such stack; it has {known}", run.id)));
             }
             let past = store.past()?;
-            let spread = record::compare::spread(&past, &a, &b);
-            let known = record::compare::known(&past, &a, &b);
-            record::compare::compare(&a, &b, &Ground { spread, known, anchor }, &thresholds)
+            let machines = store.machines(&record::compare::consulted(&past, &a, &b));
+            let spread = record::compare::spread(&past, &machines, &a, &b);
+            let known = record::compare::machine_history(&past, &machines, &a, &b);
+            record::compare::compare(&a, &b, &ComparisonBasis { spread, known, anchor }, by, &thresholds)
         }
         None => {
             if let Some(baseline) = &arguments.baseline
@@ -38,13 +42,20 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
                 let known = a.stacks().join(", ");
                 return Err(bad_input(format!("run {} has no stack {baseline}; it has {known}", a.id)));
             }
-            record::compare::compare_stacks(&a, arguments.baseline.as_deref(), &thresholds)
+            record::compare::compare_stacks(&a, arguments.baseline.as_deref(), by, &thresholds)
         }
     };
     if arguments.json {
-        screen::print(&serde_json::to_string_pretty(&compared)?)?;
+        console::print(&serde_json::to_string_pretty(&compared)?)?;
     } else {
-        screen::print(&report::terminal::comparison(&compared, screen::style(options)))?;
+        console::print(&report::terminal::comparison(&compared, console::style(options)))?;
     }
     Ok(Exit::of_code(compared.conclusion.exit_code()))
+}
+
+/// Tells which figures of a run were wrong when it was measured.
+fn say_corrected_since(run: &Run) {
+    for what in record::corrections::affected(run) {
+        host::note!("run {}: measured before a correction: {what}", run.id);
+    }
 }

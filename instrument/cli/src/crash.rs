@@ -17,9 +17,9 @@ use journal::Journal;
 use spec::StackSpec;
 use workload::Workload;
 
-use crate::making::{utf8, with_journal};
+use crate::cleanup::{utf8, with_journal};
+use crate::console::{self, Exit, bad_input};
 use crate::options::{Crash, Options};
-use crate::screen::{self, Exit, bad_input};
 
 /// Checks each stack.
 pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
@@ -49,7 +49,7 @@ fn check(
     for spec in stacks {
         let exit = match spec.guest() {
             Some(_) => guest::check(arguments, &spec, home, journal, stop)?,
-            None => here(arguments, spec, home, journal, stop)?,
+            None => run_on_host(arguments, spec, home, journal, stop)?,
         };
         // a violation is worth more than anything else
         if worst.code() != Exit::Failed.code() && exit.code() != Exit::Done.code() {
@@ -64,7 +64,7 @@ fn check(
 }
 
 /// Checks a stack on this machine.
-fn here(
+fn run_on_host(
     arguments: &Crash,
     spec: StackSpec,
     home: &Utf8Path,
@@ -72,7 +72,7 @@ fn here(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Exit> {
     let mut load = load(arguments, stop)?;
-    let asked = asked(arguments, spec, home)?;
+    let asked = resolve_options(arguments, spec, home)?;
     let (bar, quiet) = (crate::progress::bar(arguments.quiet), arguments.quiet);
     let checked = crash::run(&asked, &mut load, journal, stop, &mut |progress| {
         if !quiet {
@@ -82,16 +82,16 @@ fn here(
     bar.finish_and_clear();
     Ok(match checked {
         Ok(verdict) => {
-            screen::print(&format!("{verdict}\n"))?;
+            console::print(&format!("{verdict}\n"))?;
             exit_of(&verdict)
         }
         Err(error) => match error.unavailable() {
             Some(why) => {
-                eprintln!("loadline: {}: {}; {}", asked.spec, why.reason, why.remedy);
+                host::note!("loadline: {}: {}; {}", asked.spec, why.reason, why.remedy);
                 Exit::CannotHere
             }
             None if stop.load(Ordering::Acquire) => {
-                eprintln!("loadline: {}: interrupted: {error}", asked.spec);
+                host::note!("loadline: {}: interrupted: {error}", asked.spec);
                 Exit::Interrupted
             }
             None => return Err(anyhow::Error::from(error).context(asked.spec.to_string())),
@@ -141,7 +141,7 @@ fn databases(
         bar.finish_and_clear();
         // what was found stands, whatever ended it
         if checked.is_ok() || cuts.cuts > 0 {
-            screen::print(&format!("{cuts}\n"))?;
+            console::print(&format!("{cuts}\n"))?;
         }
         if !cuts.is_clean() {
             worst = Exit::Failed;
@@ -149,16 +149,16 @@ fn databases(
         match checked {
             Ok(()) => {}
             Err(CrashError::Database(sql::SqlError::Unavailable { reason, remedy })) => {
-                eprintln!("loadline: {engine}: {reason}; {remedy}");
-                worst = cannot(worst);
+                host::note!("loadline: {engine}: {reason}; {remedy}");
+                worst = unavailable_exit(worst);
             }
             Err(error) => match error.unavailable() {
                 Some(why) => {
-                    eprintln!("loadline: {spec}: {}; {}", why.reason, why.remedy);
-                    worst = cannot(worst);
+                    host::note!("loadline: {spec}: {}; {}", why.reason, why.remedy);
+                    worst = unavailable_exit(worst);
                 }
                 None if stop.load(Ordering::Acquire) => {
-                    eprintln!("loadline: {engine} on {spec}: interrupted: {error}");
+                    host::note!("loadline: {engine} on {spec}: interrupted: {error}");
                 }
                 None => return Err(anyhow::Error::from(error).context(format!("{engine} on {spec}"))),
             },
@@ -171,7 +171,7 @@ fn databases(
 }
 
 /// This machine cannot do one of several; a violation found in another says more.
-fn cannot(worst: Exit) -> Exit {
+fn unavailable_exit(worst: Exit) -> Exit {
     if worst.code() == Exit::Failed.code() { worst } else { Exit::CannotHere }
 }
 
@@ -183,7 +183,7 @@ fn exit_of(verdict: &Verdict) -> Exit {
     }
 }
 
-fn asked(arguments: &Crash, spec: StackSpec, home: &Utf8Path) -> anyhow::Result<CrashOptions> {
+fn resolve_options(arguments: &Crash, spec: StackSpec, home: &Utf8Path) -> anyhow::Result<CrashOptions> {
     let mut asked = CrashOptions::new(spec, home, Launcher::this_program()?);
     asked.states = arguments.states;
     asked.seed = arguments.seed;
@@ -194,7 +194,7 @@ fn asked(arguments: &Crash, spec: StackSpec, home: &Utf8Path) -> anyhow::Result<
     asked.work_dir = arguments.work_dir.clone().map(utf8).transpose()?;
     asked.keep = arguments.keep.clone().map(utf8).transpose()?;
     asked.budget =
-        arguments.budget.as_deref().map(|text| crate::words::length("--budget", text)).transpose()?;
+        arguments.budget.as_deref().map(|text| crate::arg_parsers::length("--budget", text)).transpose()?;
     Ok(asked)
 }
 
@@ -208,7 +208,7 @@ fn load(arguments: &Crash, stop: &Arc<AtomicBool>) -> anyhow::Result<Load> {
         let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
         return Err(bad_input(format!("{name}: neither a file nor one of {}", known.join(", "))));
     }
-    let length = crate::words::length("--for", &arguments.length)?;
+    let length = crate::arg_parsers::length("--for", &arguments.length)?;
     let first = crate::explain::load(Path::new(name), arguments.allow_system)?;
     let again = first.clone();
     let (seconds, seed, allow_system) = (length.as_secs_f64(), arguments.seed, arguments.allow_system);

@@ -2,12 +2,12 @@
 
 use camino::{Utf8Path, Utf8PathBuf};
 use host::Host;
-use journal::{DeadMount, Journal, Leftover, Outcome, Resource};
+use journal::{DeadMount, Journal, Leftover, MountState, Outcome, Resource};
 use spec::StackSpec;
 use stack::Availability;
 
+use crate::console::{self, Exit};
 use crate::options::{self, Options};
-use crate::screen::{self, Exit};
 
 /// The stacks that are looked for.
 const STACKS: [&str; 11] = [
@@ -27,23 +27,37 @@ const STACKS: [&str; 11] = [
 /// Looks, cleans up, and says what it found.
 pub fn doctor(options: &Options, arguments: &options::Doctor) -> anyhow::Result<Exit> {
     let home = crate::run::home(options)?;
-    screen::print(&machine())?;
-    screen::print(&format!("results      {}", home.display()))?;
-    screen::print("\nstacks")?;
+    console::print(&machine())?;
+    console::print(&format!("results      {}", home.display()))?;
+    console::print("\nstacks")?;
     for name in STACKS {
         let spec: StackSpec = name.parse()?;
-        screen::print(&format!("  {name:<12} {}", answer(lab::site::availability(&spec, false))))?;
+        console::print(&format!("  {name:<12} {}", answer(lab::stack_factory::availability(&spec, false))))?;
     }
-    screen::print(
+    console::print(
         "\nnetwork file systems: sshfs(STACK); others are mounted by you and measured as dir:PATH",
     )?;
     for (name, availability) in stack::network::clients(&Host::system()) {
-        screen::print(&format!("  {name:<12} {}", answer(availability)))?;
+        console::print(&format!("  {name:<12} {}", answer(availability)))?;
     }
+    mounts()?;
     let Some(home) = Utf8Path::from_path(&home) else {
-        return Err(screen::bad_input("the home of results is not UTF-8"));
+        return Err(console::bad_input("the home of results is not UTF-8"));
     };
     leftovers(home, arguments.dry_run)
+}
+
+/// The mounts of betrfs, and whether they take writes.
+fn mounts() -> anyhow::Result<()> {
+    let mounts = MountState::find(&Host::system())?;
+    if !mounts.is_empty() {
+        console::print("\nmounts of betrfs")?;
+    }
+    for MountState { target, source, state } in mounts {
+        let state = state.as_deref().unwrap_or("does not answer");
+        console::print(&format!("  {target}  {source}  {state}"))?;
+    }
+    Ok(())
 }
 
 fn answer(availability: Availability) -> String {
@@ -54,7 +68,7 @@ fn answer(availability: Availability) -> String {
 }
 
 fn machine() -> String {
-    let environment = probe::capture(&probe::Subject::default());
+    let environment = probe::capture(&probe::CaptureSubject::default());
     let yes = |result: Result<(), String>| result.map_or_else(|why| format!("no: {why}"), |()| "yes".into());
     let limits = host::cgroup::Hierarchy::detect(&Host::system()).map(drop).map_err(|why| why.to_string());
     let root = if rustix::process::geteuid().is_root() {
@@ -86,37 +100,37 @@ fn leftovers(home: &Utf8Path, dry_run: bool) -> anyhow::Result<Exit> {
     let folder = lab::real::journal_folder(home);
     match Journal::leftovers(&folder) {
         Ok(leftovers) => leftovers.iter().try_for_each(|leftover| findings.leftover(leftover))?,
-        Err(error) => findings.trouble(&error)?,
+        Err(error) => findings.report_error(&error)?,
     }
     if !dry_run {
         if findings.clean {
             for name in blockdev::sweep(home)? {
                 findings.found = true;
-                screen::print(&format!("\nremoved     directory of the emulated SSD {name}"))?;
+                console::print(&format!("\nremoved     directory of the emulated SSD {name}"))?;
             }
         }
         // nothing was made for these
         match Journal::sweep(&folder) {
             Ok(0) => {}
-            Ok(number) => screen::print(&format!("\nremoved     {number} unfinished journals"))?,
-            Err(error) => findings.trouble(&error)?,
+            Ok(number) => console::print(&format!("\nremoved     {number} unfinished journals"))?,
+            Err(error) => findings.report_error(&error)?,
         }
         for left in trace::sweep() {
             findings.found = true;
-            screen::print(&format!("\nremoved     tracing instance {}", left.display()))?;
+            console::print(&format!("\nremoved     tracing instance {}", left.display()))?;
         }
     }
     // mounts made by hand are in no journal
     match DeadMount::find(&findings.host) {
         Ok(dead) => dead.iter().try_for_each(|dead| findings.dead_mount(dead))?,
-        Err(error) => findings.trouble(&error)?,
+        Err(error) => findings.report_error(&error)?,
     }
     if !findings.found && findings.clean {
-        screen::print(
+        console::print(
             "\nnothing was left behind by a killed run, and no betrfs mount is without its daemon",
         )?;
     } else if dry_run {
-        screen::print("\n`loadline doctor` takes these down; nothing was changed now")?;
+        console::print("\n`loadline doctor` takes these down; nothing was changed now")?;
     }
     Ok(if findings.clean { Exit::Done } else { Exit::Failed })
 }
@@ -134,14 +148,14 @@ struct Findings {
 
 impl Findings {
     /// Says what could not be looked at.
-    fn trouble(&mut self, error: &dyn std::error::Error) -> anyhow::Result<()> {
+    fn report_error(&mut self, error: &dyn std::error::Error) -> anyhow::Result<()> {
         self.clean = false;
-        screen::print(&format!("\nFAILED      {error}"))
+        console::print(&format!("\nFAILED      {error}"))
     }
 
     fn leftover(&mut self, leftover: &Leftover) -> anyhow::Result<()> {
         self.found = true;
-        screen::print(&format!("\n{leftover}"))?;
+        console::print(&format!("\n{leftover}"))?;
         if self.dry_run {
             let target = |resource: &Resource| match resource {
                 Resource::Mount { target, .. } => Some(target.clone()),
@@ -153,14 +167,14 @@ impl Findings {
         match leftover.clean() {
             Ok(report) => {
                 self.clean &= !report.has_failures() && leftover.damage.is_none();
-                screen::print(&report.to_string())
+                console::print(&report.to_string())
             }
             // said above
             Err(_) if leftover.damage.is_some() => {
                 self.clean = false;
                 Ok(())
             }
-            Err(error) => self.trouble(&error),
+            Err(error) => self.report_error(&error),
         }
     }
 
@@ -169,7 +183,7 @@ impl Findings {
             return Ok(());
         }
         self.found = true;
-        screen::print(&format!("\n{dead}"))?;
+        console::print(&format!("\n{dead}"))?;
         if self.dry_run {
             return Ok(());
         }
@@ -183,6 +197,6 @@ impl Findings {
                 ("FAILED      ", format!(": {why}"))
             }
         };
-        screen::print(&format!("{word}mount of {} at {}{why}", dead.source, dead.target))
+        console::print(&format!("{word}mount of {} at {}{why}", dead.source, dead.target))
     }
 }

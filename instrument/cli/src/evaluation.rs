@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, ValueHint};
-use record::embedded::Embedded;
-use record::study::{Scene, Study};
+use record::embedded::EmbeddedStudy;
+use record::study::{Study, StudyVariant};
 use spec::StackSpec;
 
-use crate::screen::bad_input;
+use crate::console::bad_input;
 
 /// Options of a study that has scales, rows or columns.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub enum Source<'a> {
     /// A file.
     File(&'a Path),
     /// One that every loadline has.
-    Embedded(Embedded),
+    Embedded(EmbeddedStudy),
 }
 
 impl Evaluating {
@@ -68,7 +68,7 @@ impl Evaluating {
         let stacks = on.map_or(Ok(Vec::new()), StackSpec::parse_list);
         let stacks = stacks.map_err(|error| bad_input(format!("--on: {error}")))?;
         let is_told = !stacks.is_empty();
-        let scene = Scene { stacks, ..self.scene(set)? };
+        let scene = StudyVariant { stacks, ..self.scene(set)? };
         let mut study = match source {
             Source::File(file) => lab::read::study(file, &scene),
             Source::Embedded(embedded) => embedded.study(&scene),
@@ -95,13 +95,13 @@ impl Evaluating {
         study.publish(&text, &file.display().to_string()).map_err(bad_input)
     }
 
-    fn scene(&self, set: &[String]) -> anyhow::Result<Scene> {
+    fn scene(&self, set: &[String]) -> anyhow::Result<StudyVariant> {
         let machine = lab::load::machine(None, 0);
         let pair = |word: &String| {
             let pair = word.split_once('=').map(|(name, value)| (name.to_string(), value.to_string()));
             pair.ok_or_else(|| bad_input(format!("--set {word}: write --set name=value")))
         };
-        Ok(Scene {
+        Ok(StudyVariant {
             scale: if self.quick { Some("quick".into()) } else { self.scale.clone() },
             ram_bytes: machine.ram_bytes,
             cores: machine.cores,

@@ -7,18 +7,18 @@ use std::path::Path;
 use anyhow::Context;
 use engine::{Control, RunOptions, Stage};
 use lab::load::started;
-use lab::site::{Built, Site};
+use lab::stack_factory::{BuiltStack, StackFactory};
 use probe::fsync::Recording;
 use record::fsync::{Summary, summary};
 use report::fsync::{artifact, flame, svg, terminal};
 use spec::StackSpec;
 use workload::Workload;
 
-use crate::making::with_journal;
+use crate::cleanup::with_journal;
+use crate::console::{self, Exit, bad_input};
 use crate::options::{Explain, ExplainCache, ExplainFsync, ExplainFuse, Options, Watched};
 use crate::programs::{self, Permission};
 use crate::report::write;
-use crate::screen::{self, Exit, bad_input};
 
 /// Bytes that are appended before each fsync.
 const APPEND_BYTES: usize = 4096;
@@ -50,8 +50,8 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
         Ok((recorded, built.ssd_status().and_then(|status| lab::real::fua_note(&status))))
     })?;
     match recorded {
-        Ok(recording) => tell(arguments, &spec, &recording, note),
-        Err(error) => cannot(error.unavailable(), &error),
+        Ok(recording) => print_recording(arguments, &spec, &recording, note),
+        Err(error) => explain_unavailable(error.unavailable(), &error),
     }
 }
 
@@ -76,14 +76,14 @@ pub(crate) fn fsyncs_on(options: &Options, spec: &StackSpec, wanted: &Fsyncs) ->
 const TRACE_BYTES_MAX: u64 = 256 << 20;
 
 /// Stack, load and seconds.
-fn asked(watched: &Watched) -> anyhow::Result<(StackSpec, Workload, f64)> {
+fn resolve_request(watched: &Watched) -> anyhow::Result<(StackSpec, Workload, f64)> {
     let spec = watched.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
     Ok((spec, load_with(&watched.job, &watched.set, watched.allow_system)?, seconds(&watched.length)?))
 }
 
 fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
     let allow = arguments.watched.allow_system;
-    let (spec, workload, length) = asked(&arguments.watched)?;
+    let (spec, workload, length) = resolve_request(&arguments.watched)?;
     on_stack(options, &spec, |built| {
         let root = built.path().as_std_path();
         run_stage(&workload, root, Stage::Prepare, length, allow)?;
@@ -96,7 +96,7 @@ fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
                 measured.context("the explained work")?;
                 show_cache(arguments, &spec, &recording, root)
             }
-            Err(error) => cannot(error.unavailable(), &error),
+            Err(error) => explain_unavailable(error.unavailable(), &error),
         }
     })
 }
@@ -108,25 +108,25 @@ fn show_cache(
     root: &Path,
 ) -> anyhow::Result<Exit> {
     if recording.lost > 0 {
-        eprintln!("loadline: {} trace events were lost; the figures are too small", recording.lost);
+        host::note!("loadline: {} trace events were lost; the figures are too small", recording.lost);
     }
     if recording.ended_early {
-        eprintln!(
+        host::note!(
             "loadline: the recording was full before the workload ended; the figures are of its beginning"
         );
     }
     if arguments.json {
-        screen::print(&serde_json::to_string_pretty(&recording.account)?)?;
+        console::print(&serde_json::to_string_pretty(&recording.account)?)?;
         return Ok(Exit::Done);
     }
     let table = report::cache_table::table(recording, root, arguments.files);
-    screen::print(&format!("page cache of {spec}\n{table}"))?;
+    console::print(&format!("page cache of {spec}\n{table}"))?;
     Ok(Exit::Done)
 }
 
 fn fuse(options: &Options, arguments: &ExplainFuse) -> anyhow::Result<Exit> {
     let allow = arguments.watched.allow_system;
-    let (spec, workload, length) = asked(&arguments.watched)?;
+    let (spec, workload, length) = resolve_request(&arguments.watched)?;
     on_stack(options, &spec, |built| {
         let root = built.path().as_std_path();
         run_stage(&workload, root, Stage::Prepare, length, allow)?;
@@ -137,7 +137,7 @@ fn fuse(options: &Options, arguments: &ExplainFuse) -> anyhow::Result<Exit> {
                 let outcome = measured.context("the explained work")?;
                 show_fuse(arguments, &spec, &recording, &account_of(&recording, &outcome, &control))
             }
-            Err(error) => cannot(error.unavailable(), &error),
+            Err(error) => explain_unavailable(error.unavailable(), &error),
         }
     })
 }
@@ -173,30 +173,30 @@ fn show_fuse(
     account: &record::fuse::Account,
 ) -> anyhow::Result<Exit> {
     if recording.lost > 0 {
-        eprintln!("loadline: {} trace events were lost; the counts are too small", recording.lost);
+        host::note!("loadline: {} trace events were lost; the counts are too small", recording.lost);
     }
     if recording.ended_early {
-        eprintln!(
+        host::note!(
             "loadline: the recording was full before the workload ended; the requests are of its beginning, so \
              `elsewhere` is too large: use a shorter --for"
         );
     }
     if arguments.json {
-        screen::print(&serde_json::to_string_pretty(account)?)?;
+        console::print(&serde_json::to_string_pretty(account)?)?;
         return Ok(Exit::Done);
     }
-    screen::print(&format!("FUSE requests of {spec}\n{}", report::fuse_table::tables(account)))?;
+    console::print(&format!("FUSE requests of {spec}\n{}", report::fuse_table::tables(account)))?;
     Ok(Exit::Done)
 }
 
 /// A machine that cannot trace is told so, anything else is wrong input.
-pub(crate) fn cannot(
+pub(crate) fn explain_unavailable(
     unavailable: Option<&host::Unavailable>,
     error: &impl std::fmt::Display,
 ) -> anyhow::Result<Exit> {
     match unavailable {
         Some(why) => {
-            eprintln!("loadline: {}; {}", why.reason, why.remedy);
+            host::note!("loadline: {}; {}", why.reason, why.remedy);
             Ok(Exit::CannotHere)
         }
         None => Err(bad_input(error)),
@@ -204,7 +204,7 @@ pub(crate) fn cannot(
 }
 
 pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
-    Ok(crate::words::length("--for", text)?.as_secs_f64())
+    Ok(crate::arg_parsers::length("--for", text)?.as_secs_f64())
 }
 
 fn run_stage(
@@ -237,10 +237,10 @@ fn run_controlled(
 fn on_stack<T>(
     options: &Options,
     spec: &StackSpec,
-    work: impl FnOnce(&Built) -> anyhow::Result<T>,
+    work: impl FnOnce(&BuiltStack) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     with_journal(options, "explain", |home, journal, _| {
-        let built = Site::new(home, &home.join("images"))?.build(spec, journal)?;
+        let built = StackFactory::new(home, &home.join("images"))?.build(spec, journal)?;
         let worked = work(&built);
         let down = built.teardown();
         let worked = worked?;
@@ -291,21 +291,21 @@ pub(crate) fn load(file: &Path, allow_system: bool) -> anyhow::Result<Workload> 
 
 /// The same with variables, each as `name=value`.
 fn load_with(file: &Path, set: &[String], allow_system: bool) -> anyhow::Result<Workload> {
-    let set = crate::words::variables(set)?;
+    let set = crate::arg_parsers::variables(set)?;
     let text = lab::read::text(file).map_err(bad_input)?.into_bytes();
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let settings = wml::Settings { machine: lab::load::machine(None, 2 << 30), set, name };
     match wml::load(&text, &settings) {
         Ok(loaded) => {
             let permission = if allow_system { Permission::Option } else { Permission::Missing };
-            programs::admit(&started(&loaded, &file.display().to_string(), &text), permission)?;
+            programs::check_permission(&started(&loaded, &file.display().to_string(), &text), permission)?;
             Ok(loaded.workload)
         }
         Err(errors) => Err(bad_input(errors.render(&file.display().to_string(), &text, false).trim_end())),
     }
 }
 
-fn tell(
+fn print_recording(
     arguments: &ExplainFsync,
     spec: &StackSpec,
     recording: &Recording,
@@ -313,10 +313,10 @@ fn tell(
 ) -> anyhow::Result<Exit> {
     let breakdowns = recording.breakdowns();
     if recording.lost > 0 {
-        eprintln!("loadline: {} trace events were lost; some fsyncs may be missing", recording.lost);
+        host::note!("loadline: {} trace events were lost; some fsyncs may be missing", recording.lost);
     }
     if breakdowns.is_empty() {
-        eprintln!("loadline: no fsync was seen on {spec}");
+        host::note!("loadline: no fsync was seen on {spec}");
         return Ok(Exit::Failed);
     }
     let typical = summary::typical(breakdowns);
@@ -335,7 +335,7 @@ fn tell(
         write(file, &artifact::trace_table(&recording.commands()))?;
     }
     if arguments.json {
-        screen::print(&serde_json::to_string_pretty(breakdowns)?)?;
+        console::print(&serde_json::to_string_pretty(breakdowns)?)?;
         return Ok(Exit::Done);
     }
     let mut text = format!("fsync on {spec}\n{}", terminal::table(&Summary::of(breakdowns)));
@@ -346,6 +346,6 @@ fn tell(
         text += &format!("\nThe fsync of median length:\n{}", terminal::waterfall(typical));
     }
     text += &format!("\n{}", artifact::four_lines(breakdowns));
-    screen::print(&text)?;
+    console::print(&text)?;
     Ok(Exit::Done)
 }

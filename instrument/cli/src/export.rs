@@ -7,9 +7,9 @@ use clap::{ArgGroup, Args, ValueHint};
 use lab::Store;
 use report::data::{Table, parquet, tables};
 
+use crate::console::{Exit, bad_input};
 use crate::options::Options;
 use crate::report::write;
-use crate::screen::{Exit, bad_input};
 
 /// Options of `export`.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub struct Export {
 
 /// Writes the tables of the runs.
 pub fn export(options: &Options, arguments: &Export) -> anyhow::Result<Exit> {
-    let store = Store::open(&crate::run::home(options)?)?;
+    let store = Store::open_to_show(&crate::run::home(options)?)?;
     let mut ids: Vec<String> = Vec::new();
     let mut all: Vec<Table> = Vec::new();
     for word in &arguments.runs {
@@ -56,17 +56,17 @@ pub fn export(options: &Options, arguments: &Export) -> anyhow::Result<Exit> {
         if let Some(directory) = &arguments.parquet {
             let about = [("loadline.schema", schema.as_str()), ("loadline.runs", joined.as_str())];
             let bytes = parquet::file(table, &about).with_context(|| table.name)?;
-            write(&within(directory, table.name, "parquet")?, &bytes)?;
+            write(&output_path(directory, table.name, "parquet")?, &bytes)?;
         }
         if let Some(directory) = &arguments.csv {
-            write(&within(directory, table.name, "csv")?, &table.csv())?;
+            write(&output_path(directory, table.name, "csv")?, &table.csv())?;
         }
     }
     Ok(Exit::Done)
 }
 
 /// A file in a directory, which is made.
-fn within(directory: &Path, name: &str, form: &str) -> anyhow::Result<PathBuf> {
+fn output_path(directory: &Path, name: &str, form: &str) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     Ok(directory.join(format!("{name}.{form}")))
 }

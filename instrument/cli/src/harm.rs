@@ -11,18 +11,18 @@ use apps::prefetch::Library;
 use apps::prefetch::patterns::{self, Pattern, Reader};
 use clap::{Args, ValueHint};
 use indicatif::ProgressBar;
-use lab::paired::held_out::{self, Set};
-use lab::paired::matrix::{self, Ended, Notice};
+use lab::paired::held_out::{self, HeldOutSet};
+use lab::paired::matrix::{self, CellOutcome, MatrixEvent};
 use lab::paired::plan::{self, Device, Plan};
-use lab::paired::{Effort, PairedError, simulated};
+use lab::paired::{Budget, PairedError, simulated};
 use prefetch::Mode;
 use record::paired::Cell;
 use report::harm::cells::{self, label};
 use stats::harmless::Verdict;
 
-use crate::making::with_journal;
+use crate::cleanup::with_journal;
+use crate::console::{self, Exit, bad_input};
 use crate::options::Options;
-use crate::screen::{self, Exit, bad_input};
 
 /// Options of `prefetch harm`.
 #[derive(Debug, Args)]
@@ -142,14 +142,14 @@ pub struct ReaderOptions {
 
 /// Measures, and shows what there is.
 pub fn harm(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
-    measure(options, arguments).or_else(cannot_here)
+    measure(options, arguments).or_else(unavailable_exit)
 }
 
 fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     let drawn = arguments.held_out.map(held_out::set);
     let plan = plan(options, arguments, drawn.as_ref())?;
     if let Some(set) = &drawn {
-        screen::print(&set.words())?;
+        console::print(&set.words())?;
     }
     if arguments.simulate {
         return simulate(&plan, arguments);
@@ -161,7 +161,7 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     let mut display = Display::new(arguments.quiet);
     let ended = with_journal(options, "harm", |_, journal, stop| {
         Ok(matrix::measure(&plan, &mut cells, journal, stop, &mut |notice| {
-            if let (Notice::Ended(cell), Some(csv)) = (&notice, &arguments.csv) {
+            if let (MatrixEvent::Ended(cell), Some(csv)) = (&notice, &arguments.csv) {
                 append(csv, cell).map_err(cannot_write(csv))?;
             }
             display.show(&notice);
@@ -172,15 +172,17 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     let wanted = plan.keys().len();
     let cells = plan.sorted(cells);
     if ended.is_ok() || !cells.is_empty() {
-        screen::print(&cells::summary(&cells, wanted))?;
+        console::print(&cells::summary(&cells, wanted))?;
     }
     match ended {
-        Ok(Ended::Done) => {}
-        Ok(Ended::TimeIsUp) if arguments.csv.is_some() => eprintln!("loadline: time is up; --resume goes on"),
-        Ok(Ended::TimeIsUp) => eprintln!("loadline: time is up; --csv FILE and --resume could go on"),
+        Ok(CellOutcome::Done) => {}
+        Ok(CellOutcome::TimeIsUp) if arguments.csv.is_some() => {
+            host::note!("loadline: time is up; --resume goes on")
+        }
+        Ok(CellOutcome::TimeIsUp) => host::note!("loadline: time is up; --csv FILE and --resume could go on"),
         Err(PairedError::Interrupted) => {
             let kept = if arguments.csv.is_some() { "; --resume goes on" } else { "" };
-            eprintln!("loadline: interrupted{kept}");
+            host::note!("loadline: interrupted{kept}");
             return Ok(Exit::Interrupted);
         }
         Err(error) => return Err(wrong(error)),
@@ -203,7 +205,7 @@ fn simulate(plan: &Plan, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     });
     display.bar.finish_and_clear();
     let cells = ended.map_err(wrong)?;
-    screen::print(&cells::summary(&cells, cells.len()))?;
+    console::print(&cells::summary(&cells, cells.len()))?;
     Ok(exit(&cells, cells.len()))
 }
 
@@ -244,20 +246,20 @@ pub fn reader(arguments: &ReaderOptions) -> anyhow::Result<Exit> {
         histogram: arguments.histogram,
         trace: arguments.trace.clone(),
     };
-    screen::print(&reader.run().map_err(|error| match error {
+    console::print(&reader.run().map_err(|error| match error {
         AppError::Parameter(text) => bad_input(text),
         error => error.into(),
     })?)?;
     Ok(Exit::Done)
 }
 
-fn plan(options: &Options, arguments: &HarmOptions, drawn: Option<&Set>) -> anyhow::Result<Plan> {
+fn plan(options: &Options, arguments: &HarmOptions, drawn: Option<&HeldOutSet>) -> anyhow::Result<Plan> {
     let root = rustix::process::geteuid().is_root();
     let devices = arguments.devices.as_deref();
     let memory = arguments.memory.as_deref();
     let nothing_said = devices.is_none() && arguments.dir.is_none() || memory.is_none();
     if !root && !arguments.simulate && drawn.is_none() && nothing_said {
-        eprintln!(
+        host::note!(
             "note: without root no device is emulated and no memory limited: --devices raw --memory none"
         );
     }
@@ -288,7 +290,7 @@ fn plan(options: &Options, arguments: &HarmOptions, drawn: Option<&Set>) -> anyh
         devices,
         patterns,
         memory,
-        effort: Effort {
+        effort: Budget {
             rounds: arguments.rounds,
             rounds_max: arguments.rounds_max,
             time: seconds("--cell-seconds", arguments.cell_seconds)?,
@@ -297,7 +299,7 @@ fn plan(options: &Options, arguments: &HarmOptions, drawn: Option<&Set>) -> anyh
         held_out: arguments.held_out,
         directory: arguments.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
         library,
-        home: crate::making::utf8(crate::run::home(options)?)?,
+        home: crate::cleanup::utf8(crate::run::home(options)?)?,
     };
     if !arguments.simulate {
         plan.check().map_err(wrong)?;
@@ -331,10 +333,10 @@ pub fn wrong(error: PairedError) -> anyhow::Error {
 }
 
 /// What this machine cannot do has an exit code of its own.
-pub fn cannot_here(error: anyhow::Error) -> anyhow::Result<Exit> {
+pub fn unavailable_exit(error: anyhow::Error) -> anyhow::Result<Exit> {
     match error.downcast_ref::<PairedError>() {
         Some(PairedError::CannotHere(text)) => {
-            eprintln!("loadline: {text}");
+            host::note!("loadline: {text}");
             Ok(Exit::CannotHere)
         }
         _ => Err(error),
@@ -353,10 +355,10 @@ impl Display {
         Display { quiet, bar: crate::progress::bar(quiet), begins: String::new() }
     }
 
-    fn show(&mut self, notice: &Notice<'_>) {
+    fn show(&mut self, notice: &MatrixEvent<'_>) {
         match notice {
-            Notice::Device(name, mib) => self.bar.set_message(format!("{name}: writing {mib} MiB")),
-            Notice::Begins { key, done, left, remaining } => {
+            MatrixEvent::Device(name, mib) => self.bar.set_message(format!("{name}: writing {mib} MiB")),
+            MatrixEvent::Begins { key, done, left, remaining } => {
                 let time = remaining
                     .map(|time| format!(", about {} left", report::format::span_seconds(time.as_secs_f64())))
                     .unwrap_or_default();
@@ -365,11 +367,11 @@ impl Display {
                 self.begins = format!("{}{time}", label(key));
                 self.bar.set_message(self.begins.clone());
             }
-            Notice::Run(turn) => {
+            MatrixEvent::Run(turn) => {
                 self.bar.set_message(format!("{}: round {} of {}", self.begins, turn.round, turn.of));
             }
             // Said in any case: without it a cell would be missing for no reason.
-            Notice::GivenUp(key, time) => {
+            MatrixEvent::GivenUp(key, time) => {
                 let hint = if key.memory.is_some() {
                     "; it may thrash: a higher --mib leaves it more memory"
                 } else {
@@ -377,9 +379,9 @@ impl Display {
                 };
                 let text =
                     format!("{}: left out, a run did not end in {} s{hint}", label(key), time.as_secs());
-                self.bar.suspend(|| eprintln!("loadline: {text}"));
+                self.bar.suspend(|| host::note!("loadline: {text}"));
             }
-            Notice::Ended(cell) => {
+            MatrixEvent::Ended(cell) => {
                 self.bar.inc(1);
                 self.line(&format!("{}: {}", label(&cell.key), cells::short(cell)));
             }

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use lab::session::Ending;
+use lab::session::SessionOutcome;
 use record::study::{CommandLine, Settings, Study};
 use spec::StackSpec;
 use stats::Thresholds;
 
+use crate::console::{self, Exit, bad_input};
 use crate::evaluation::{Evaluating, Source};
 use crate::options::Options;
-use crate::run::{Launch, run_study};
-use crate::screen::{self, Exit, bad_input};
+use crate::run::{RunSettings, run_study};
 
 /// Trials of a cell in deterministic guests: two decide.
 const TRIALS_DETERMINISTIC: u32 = 2;
@@ -57,7 +57,12 @@ impl Kernels {
     }
 
     /// Runs and compares.
-    pub fn compare(&self, options: &Options, load: Load<'_>, launch: &Launch<'_>) -> anyhow::Result<Exit> {
+    pub fn compare(
+        &self,
+        options: &Options,
+        load: Load<'_>,
+        launch: &RunSettings<'_>,
+    ) -> anyhow::Result<Exit> {
         let [a, b] = self.kernel.as_slice() else {
             return Err(bad_input("--kernel is given twice: --kernel debian-6.1 --kernel debian-6.12"));
         };
@@ -80,9 +85,9 @@ impl Kernels {
         let (run, ending) = run_study(options, study, launch)?;
         let thresholds = Thresholds { margin, ..Thresholds::default() };
         let compared = record::compare::compare_pairs(&run, &pairs, &thresholds);
-        screen::print(&report::terminal::comparison(&compared, screen::style(options)))?;
-        screen::print(&format!("run {}: `loadline report {0}` shows it in full", run.id))?;
-        if ending == Ending::Interrupted {
+        console::print(&report::terminal::comparison(&compared, console::style(options)))?;
+        console::print(&format!("run {}: `loadline report {0}` shows it in full", run.id))?;
+        if ending == SessionOutcome::Interrupted {
             return Ok(Exit::Interrupted);
         }
         if run.trials.iter().all(|trial| !trial.status.is_done()) {

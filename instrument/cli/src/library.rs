@@ -6,7 +6,7 @@ use apps::prefetch::Library;
 use prefetch::Mode;
 use prefetch_os::launch::OFF;
 
-use crate::screen::bad_input;
+use crate::console::bad_input;
 
 /// The mode of that name, if it is one of those that are known.
 pub fn mode_of(text: &str, known: &[Mode]) -> anyhow::Result<Mode> {

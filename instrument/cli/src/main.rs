@@ -18,8 +18,9 @@
 //! | `harm` | whether the prefetcher harms on this machine |
 //! | `turns` | a program without and with the prefetcher, compared |
 //! | `library` | the prefetching library as options name it |
+//! | `limits` | limits of the process (ulimit) as errors instead of signals |
 //! | `merge` | runs of shards joined to one |
-//! | `making` | what a command makes: journal, signals |
+//! | `cleanup` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
 //! | `serve` | stored runs and runs in progress as pages |
@@ -27,13 +28,19 @@
 //! | `whatif` | what a load would gain on a device with another contract |
 //! | `new` | a commented study or workload to begin with |
 //! | `front` | `loadline` alone; examples before options in every help |
-//! | `words` | times and devices as people type them |
-//! | `screen` | colours, widths, exit codes |
+//! | `arg_parsers` | times and devices as people type them |
+//! | `console` | colours, widths, exit codes |
+
+// A panic for want of a reader would end a study: `host::note!` and `screen::print` say what there is to say.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod ab;
+mod arg_parsers;
 mod betrfs;
 mod check;
+mod cleanup;
 mod compare;
+mod console;
 mod crash;
 mod doctor;
 mod evaluation;
@@ -43,7 +50,7 @@ mod front;
 mod harm;
 mod kernels;
 mod library;
-mod making;
+mod limits;
 mod merge;
 mod new;
 mod options;
@@ -55,7 +62,6 @@ mod report;
 mod reproduce;
 mod run;
 mod runs;
-mod screen;
 mod serve;
 mod simulate;
 mod ssd;
@@ -63,22 +69,22 @@ mod sweep;
 mod trend;
 mod turns;
 mod whatif;
-mod words;
 
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
+use console::Exit;
 use options::{Command, Options};
-use screen::Exit;
 
 fn main() -> ExitCode {
+    if let Err(limit) = limits::say_what_is_met() {
+        host::note!("loadline: {limit}");
+        return Exit::CannotHere.into();
+    }
     // A trial's process, what it measures, and an SSD's daemon are ourselves under hidden names: they must not meet the options.
     if std::env::args().nth(1).as_deref() == Some(lab::protocol::ARGUMENT) {
-        return ExitCode::from(lab::child::main());
-    }
-    if std::env::args().nth(1).as_deref() == Some(lab::contained::ARGUMENT) {
-        return ExitCode::from(lab::contained::main());
+        return ExitCode::from(lab::worker::main());
     }
     if std::env::args().nth(1).as_deref() == Some(lab::guests::inside::ARGUMENT) {
         lab::guests::inside::main()
@@ -100,12 +106,12 @@ fn main() -> ExitCode {
     }
     let arguments = betrfs::arguments();
     if arguments.len() < 2 {
-        println!("{}", front::page());
+        let _ = console::print(front::page());
         return Exit::Done.into();
     }
     let options = front::command().get_matches_from(arguments);
     let options = Options::from_arg_matches(&options).unwrap_or_else(|error| error.exit());
-    screen::start_log(options.verbose);
+    console::start_log(options.verbose);
     let ended = match &options.command {
         Command::Run(run) => run::run(&options, run),
         Command::Check(check) => check::check(&options, check),
@@ -126,6 +132,7 @@ fn main() -> ExitCode {
         Command::Prefetch(what) => prefetch::prefetch(&options, what),
         Command::Mkfs(mkfs) => betrfs::mkfs(mkfs),
         Command::Mount(mount) => betrfs::mount(mount),
+        Command::Umount(umount) => betrfs::umount(umount),
         Command::Fsck(fsck) => betrfs::fsck(fsck),
         Command::Dump(dump) => betrfs::dump(dump),
         Command::Doctor(doctor) => doctor::doctor(&options, doctor),
@@ -136,9 +143,9 @@ fn main() -> ExitCode {
     };
     match ended {
         Ok(exit) => exit.into(),
-        Err(error) if screen::is_broken_pipe(&error) => Exit::Done.into(),
+        Err(error) if console::is_broken_pipe(&error) => Exit::Done.into(),
         Err(error) => {
-            eprintln!("loadline: {error:#}");
+            host::note!("loadline: {}", workload::address::redact(&format!("{error:#}")));
             Exit::of_error(&error).into()
         }
     }

@@ -6,8 +6,8 @@ use clap::{Args, ValueHint};
 use lab::Store;
 use lab::store::MergeError;
 
+use crate::console::{self, Exit, bad_input};
 use crate::options::Options;
-use crate::screen::{self, Exit, bad_input};
 
 /// Options of `merge`.
 #[derive(Debug, Args)]
@@ -45,12 +45,12 @@ pub fn merge(options: &Options, arguments: &Merge) -> anyhow::Result<Exit> {
     if let Some(name) = &arguments.name {
         store.name(&merged.run, name)?;
     }
-    screen::print(&format!(
+    console::print(&format!(
         "run {}: {} runs joined, {} of {} trials have a result ({} met twice)",
         merged.run, merged.parts, merged.done, merged.planned, merged.repeated
     ))?;
     for (shard, trials) in &merged.holes {
-        screen::print(&format!("shard {shard}/{}: {trials} trials are missing", merged.shards))?;
+        console::print(&format!("shard {shard}/{}: {trials} trials are missing", merged.shards))?;
     }
     Ok(if merged.holes.is_empty() { Exit::Done } else { Exit::Failed })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::screen::{self, Exit, bad_input};
+use crate::console::{self, Exit, bad_input};
 
 /// Options of `new`.
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ Examples:
 pub struct New {
     /// What to write
     #[arg(value_enum)]
-    what: What,
+    what: Template,
     /// The file, which must not exist [default: study.toml, workload.f]
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub struct New {
 
 /// What can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum Template {
     /// Workloads on stacks, compared
     Study,
     /// A load in Filebench's language
@@ -39,8 +39,10 @@ enum What {
 /// Writes the file.
 pub fn new(arguments: &New) -> anyhow::Result<Exit> {
     let (name, mut text, next) = match arguments.what {
-        What::Study => ("study.toml", include_str!("new/study.toml"), "loadline run FILE"),
-        What::Workload => ("workload.f", include_str!("new/workload.f"), "loadline run FILE --on ext4,xfs"),
+        Template::Study => ("study.toml", include_str!("new/study.toml"), "loadline run FILE"),
+        Template::Workload => {
+            ("workload.f", include_str!("new/workload.f"), "loadline run FILE --on ext4,xfs")
+        }
     };
     if let Some(from) = &arguments.from {
         text = record::files::text(from).ok_or_else(|| {
@@ -60,7 +62,7 @@ pub fn new(arguments: &New) -> anyhow::Result<Exit> {
         _ => bad_input(format!("{shown}: {error}")),
     })?;
     made.write_all(text.as_bytes()).map_err(|error| bad_input(format!("{shown}: {error}")))?;
-    screen::print(&format!(
+    console::print(&format!(
         "{shown}: written. Next: `loadline check {shown}`, then `{}`",
         next.replace("FILE", &shown.to_string())
     ))?;

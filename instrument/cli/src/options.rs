@@ -23,7 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub use crash::Crash;
 pub use explain::{Explain, ExplainCache, ExplainFsync, ExplainFuse, Watched};
-pub use prefetch::{Prefetch, PrefetchDaemon, PrefetchWhat};
+pub use prefetch::{Prefetch, PrefetchCommand, PrefetchDaemon};
 pub use run::{Check, Run, Share, Transport};
 pub use ssd::{Ssd, SsdAttach};
 pub use stored::{Compare, Format, Report, Runs};
@@ -106,8 +106,10 @@ pub enum Command {
     Ssd(Ssd),
     /// Make a file system of loadline's own
     Mkfs(crate::betrfs::Mkfs),
-    /// Mount one; `umount` ends it
+    /// Mount one
     Mount(crate::betrfs::Mount),
+    /// Unmount one, and say if its store has failed
+    Umount(crate::betrfs::Umount),
     /// Check one, and repair it
     Fsck(crate::betrfs::Fsck),
     /// Print what one consists of

@@ -6,15 +6,15 @@ use anyhow::Context;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
+use crate::console::Exit;
 use crate::front;
 use crate::options::{Completions, Man, Options};
-use crate::screen::Exit;
 
 /// Prints completions.
 pub fn completions(arguments: &Completions) -> anyhow::Result<Exit> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut Options::command(), "loadline", &mut text);
-    crate::screen::print(&String::from_utf8_lossy(&text))?;
+    crate::console::print(&String::from_utf8_lossy(&text))?;
     Ok(Exit::Done)
 }
 

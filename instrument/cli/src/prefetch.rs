@@ -3,7 +3,6 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 
-use anyhow::Context;
 use prefetch::Mode;
 use prefetch_daemon::{DaemonError, Settings, Signals, Target};
 use prefetch_os::areas::{self, Found};
@@ -11,29 +10,29 @@ use prefetch_os::launch::{self, Launch, Statistics};
 use prefetch_os::show;
 use trace::TraceError;
 
+use crate::console::{self, Exit, bad_input};
 use crate::library::mode_of;
-use crate::options::{Options, Prefetch, PrefetchDaemon, PrefetchWhat};
-use crate::screen::{self, Exit, bad_input};
+use crate::options::{Options, Prefetch, PrefetchCommand, PrefetchDaemon};
 
 /// Runs a program, or shows statistics.
 pub fn prefetch(global: &Options, options: &Prefetch) -> anyhow::Result<Exit> {
     match &options.what {
-        Some(PrefetchWhat::Stat { pid: None }) => {
-            screen::print(show::table(&areas::all(&areas::directories())).trim_end())?;
+        Some(PrefetchCommand::Stat { pid: None }) => {
+            console::print(show::table(&areas::all(&areas::directories())).trim_end())?;
             Ok(Exit::Done)
         }
-        Some(PrefetchWhat::Stat { pid: Some(pid) }) => {
-            screen::print(show::table(&[found(*pid)?]).trim_end())?;
+        Some(PrefetchCommand::Stat { pid: Some(pid) }) => {
+            console::print(show::table(&[found(*pid)?]).trim_end())?;
             Ok(Exit::Done)
         }
-        Some(PrefetchWhat::Explain { pid }) => {
-            screen::print(show::explain(&found(*pid)?).trim_end())?;
+        Some(PrefetchCommand::Explain { pid }) => {
+            console::print(show::explain(&found(*pid)?).trim_end())?;
             Ok(Exit::Done)
         }
-        Some(PrefetchWhat::Daemon(options)) => daemon(options),
-        Some(PrefetchWhat::Harm(options)) => crate::harm::harm(global, options),
-        Some(PrefetchWhat::Compare(options)) => crate::turns::compare(global, options),
-        Some(PrefetchWhat::Reader(options)) => crate::harm::reader(options),
+        Some(PrefetchCommand::Daemon(options)) => daemon(options),
+        Some(PrefetchCommand::Harm(options)) => crate::harm::harm(global, options),
+        Some(PrefetchCommand::Compare(options)) => crate::turns::compare(global, options),
+        Some(PrefetchCommand::Reader(options)) => crate::harm::reader(options),
         None => run(options),
     }
 }
@@ -57,21 +56,25 @@ fn daemon(options: &PrefetchDaemon) -> anyhow::Result<Exit> {
     }
     signal_hook::flag::register(libc::SIGHUP, signals.release.clone())?;
     let settings = Settings { target, mode, budget_mib: options.budget, directory: None };
+    host::daemon::log::begin("loadline prefetch", None)?;
     let outcome = match prefetch_daemon::run(settings, &signals) {
         Ok(outcome) => outcome,
         Err(DaemonError::Target(error)) => return Err(bad_input(error.to_string())),
+        Err(DaemonError::Start { program, source }) => {
+            return Err(console::cannot_start(&program.to_string_lossy(), &source));
+        }
         Err(DaemonError::Trace(TraceError::Unavailable(error))) => {
-            eprintln!("loadline: {error}");
+            host::note!("loadline: {error}");
             return Ok(Exit::CannotHere);
         }
         Err(error) => return Err(error.into()),
     };
     if options.explain || mode == Mode::Observe {
         if let Some(found) = areas::of(&areas::directories(), std::process::id()) {
-            eprint!("{}", show::explain(&Found { alive: false, ..found }));
+            host::note::write(format_args!("{}", show::explain(&Found { alive: false, ..found })), "");
         }
         let (events, lost) = (outcome.events, outcome.lost);
-        eprintln!(
+        host::note!(
             "the daemon used {} of CPU time for {events} events, {lost} were lost",
             show::time(outcome.cpu_ns)
         );
@@ -104,7 +107,7 @@ fn run(options: &Prefetch) -> anyhow::Result<Exit> {
     let program = options.command.first().map(|word| word.display().to_string()).unwrap_or_default();
     if !tells {
         // From here on this process is the program: signals, exit code and terminal are its own.
-        return Err(command.exec()).with_context(|| format!("cannot run {program}"));
+        return Err(console::cannot_start(&program, &command.exec()));
     }
     // The terminal's signals are for the program; what it does with them decides how this ends.
     // SAFETY: ignoring a signal installs no handler.
@@ -117,13 +120,13 @@ fn run(options: &Prefetch) -> anyhow::Result<Exit> {
             Ok(())
         })
     };
-    let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
+    let mut child = command.spawn().map_err(|error| console::cannot_start(&program, &error))?;
     let pid = child.id();
     let status = child.wait()?;
     match areas::of(&areas::directories(), pid) {
-        Some(found) if options.explain => eprint!("{}", show::explain(&found)),
-        Some(found) => eprint!("{}", show::estimate(&found)),
-        None => eprintln!(
+        Some(found) if options.explain => host::note::write(format_args!("{}", show::explain(&found)), ""),
+        Some(found) => host::note::write(format_args!("{}", show::estimate(&found)), ""),
+        None => host::note!(
             "{program}: no file was read often enough to be watched, or there was no place for statistics \
              (docs/prefetch.md, Environment)"
         ),

@@ -1,9 +1,9 @@
 //! Programs that workloads start by `system`: listed, and refused unless the user allows them. A workload may come from
 //! anywhere, and loadline is often run as root.
 
-use lab::load::Started;
+use lab::load::ScriptProgram;
 
-use crate::screen::bad_input;
+use crate::console::bad_input;
 
 /// Who allowed programs to be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub enum Permission {
 }
 
 /// Says what would be started, each line once; that it is allowed on standard error, or as an error that it is not.
-pub fn admit<'s>(
-    started: impl IntoIterator<Item = &'s Started>,
+pub fn check_permission<'s>(
+    started: impl IntoIterator<Item = &'s ScriptProgram>,
     permission: Permission,
 ) -> anyhow::Result<()> {
     let listed = list(started);
@@ -36,12 +36,15 @@ pub fn admit<'s>(
             )));
         }
     };
-    eprint!("loadline: programs are started by `system`, as {by} allows:\n{listed}");
+    host::note::write(
+        format_args!("loadline: programs are started by `system`, as {by} allows:\n{listed}"),
+        "",
+    );
     Ok(())
 }
 
 /// One indented line for each program, each once: place and command.
-pub fn list<'s>(started: impl IntoIterator<Item = &'s Started>) -> String {
+pub fn list<'s>(started: impl IntoIterator<Item = &'s ScriptProgram>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for one in started {
         let line = format!("  {}: {}\n", one.place, wml::command_line(&one.command));

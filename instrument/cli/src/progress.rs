@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use engine::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::runner;
-use lab::session::Notice;
+use lab::session::SessionEvent;
 use record::results::{Period, Run, Status, Trial};
 
 /// The display on standard error.
@@ -47,10 +47,10 @@ impl Progress {
         if let Some(so_far) = record::turns::of_run(run) {
             self.in_turns = true;
             let (id, title) = (&run.id, &run.title);
-            eprintln!("run {id}: {title}; in turns until it is decided, {} blocks so far", so_far.blocks);
+            host::note!("run {id}: {title}; in turns until it is decided, {} blocks so far", so_far.blocks);
             return;
         }
-        eprintln!(
+        host::note!(
             "run {}: {}; {} cells, up to {} trials each, about {}",
             run.id,
             run.title,
@@ -61,12 +61,12 @@ impl Progress {
     }
 
     /// Shows what a session tells.
-    pub fn notice(&mut self, notice: &Notice<'_>) {
+    pub fn notice(&mut self, notice: &SessionEvent<'_>) {
         match notice {
-            Notice::Unavailable { stack, reason, remedy } => {
+            SessionEvent::Unavailable { stack, reason, remedy } => {
                 self.line(&format!("{stack}: unavailable: {reason}; {remedy}"));
             }
-            Notice::Begins { cell, index, ended, planned, remaining_seconds } => {
+            SessionEvent::Begins { cell, index, ended, planned, remaining_seconds } => {
                 self.planned = *planned;
                 self.bar.set_length(*planned as u64);
                 self.bar.set_position(*ended as u64);
@@ -76,21 +76,23 @@ impl Progress {
                 self.show("");
                 self.bar.enable_steady_tick(Duration::from_millis(200));
             }
-            Notice::Progress(progress) => self.trial(progress),
-            Notice::Ended { trial, .. } if self.in_turns && trial.status.is_done() => self.bar.inc(1),
-            Notice::Ended { cell, trial } => {
+            SessionEvent::Progress(progress) => self.trial(progress),
+            SessionEvent::Ended { trial, .. } if self.in_turns && trial.status.is_done() => self.bar.inc(1),
+            SessionEvent::Ended { cell, trial } => {
                 if !matches!(trial.status, Status::Unavailable { .. }) {
                     self.bar.inc(1);
                     self.line(&format!("{} #{}: {}", cell.label(), trial.index + 1, self.came_to(trial)));
                 }
             }
-            Notice::Settled { cell, trials, half_width } => self.line(&format!(
+            SessionEvent::Settled { cell, trials, half_width } => self.line(&format!(
                 "{}: settled after {trials} trials, interval +- {:.1} %",
                 cell.label(),
                 half_width * 100.0
             )),
-            Notice::Turn(so_far) => self.line(&report::turns::line(so_far)),
-            Notice::GivenUp { cell } => self.line(&format!("{}: failed too often, given up", cell.label())),
+            SessionEvent::Turn(so_far) => self.line(&report::turns::line(so_far)),
+            SessionEvent::GivenUp { cell } => {
+                self.line(&format!("{}: failed too often, given up", cell.label()))
+            }
         }
     }
 
@@ -168,7 +170,7 @@ pub fn line(bar: &ProgressBar, quiet: bool, text: &str) {
         return;
     }
     if bar.is_hidden() {
-        eprintln!("{text}");
+        host::note!("{text}");
     } else {
         bar.println(text);
     }

@@ -9,12 +9,13 @@ use record::results::Run;
 use report::{csv, evaluation, filebench, hdr, html, json, terminal};
 use stats::Thresholds;
 
+use crate::console::{self, Exit, bad_input};
 use crate::options::{self, Format, Options};
-use crate::screen::{self, Exit, bad_input};
 
 /// Shows a run in every form that was asked for.
 pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<Exit> {
-    let run = Store::open(&crate::run::home(options)?)?.load_run(&arguments.run).map_err(bad_input)?;
+    let run =
+        Store::open_to_show(&crate::run::home(options)?)?.load_run(&arguments.run).map_err(bad_input)?;
     let judgements = record::judge::claims(&run, &Thresholds::default())?;
     if let Some(file) = &arguments.html {
         write(file, &html::page(&run, &judgements)?)?;
@@ -32,7 +33,7 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
         std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let figures = html::figures(&run);
         if figures.is_empty() {
-            eprintln!("no figure: no trial of this run has a result");
+            host::note!("no figure: no trial of this run has a result");
         }
         for (name, drawing) in figures {
             write(&directory.join(name), &drawing)?;
@@ -40,24 +41,24 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
     }
     match arguments.format {
         Format::Terminal => {
-            let style = screen::style(options);
-            screen::print(&terminal::summary(&run, style))?;
+            let style = console::style(options);
+            console::print(&terminal::summary(&run, style))?;
             if let Some(curves) = report::load_curve::LoadCurves::of(&run, None) {
-                screen::print(&curves.terminal(style))?;
+                console::print(&curves.terminal(style))?;
             }
             if !judgements.is_empty() {
-                screen::print(&terminal::claims(&judgements, style))?;
+                console::print(&terminal::claims(&judgements, style))?;
             }
         }
         Format::Filebench => {
             for trial in &run.trials {
                 let label = run.cell(trial.cell).map_or(String::new(), |cell| cell.label());
                 // The name of the trial goes to standard error: the text itself is for old parsers.
-                eprintln!("# {label} #{}", trial.index + 1);
-                screen::print(&filebench::session(trial))?;
+                host::note!("# {label} #{}", trial.index + 1);
+                console::print(&filebench::session(trial))?;
             }
         }
-        Format::Json => screen::print(&json::run(&run)?)?,
+        Format::Json => console::print(&json::run(&run)?)?,
         Format::None => {}
     }
     Ok(Exit::Done)
@@ -86,6 +87,6 @@ pub fn write(file: &Path, contents: &(impl AsRef<[u8]> + ?Sized)) -> anyhow::Res
         return Err(bad_input(format!("{} is a block device: name a file", file.display())));
     }
     std::fs::write(file, contents).with_context(|| file.display().to_string())?;
-    eprintln!("wrote {}", file.display());
+    host::note!("wrote {}", file.display());
     Ok(())
 }

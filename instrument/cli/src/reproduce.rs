@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use lab::Store;
-use record::embedded::{Embedded, STUDIES};
+use record::embedded::{EmbeddedStudy, STUDIES};
 use record::results::Run;
 use record::study::Study;
 
+use crate::console::{Exit, bad_input};
 use crate::evaluation::{Evaluating, Source};
 use crate::options::Options;
-use crate::run::{Launch, Shown, exit_of, run_study, tell};
-use crate::screen::{Exit, bad_input};
+use crate::run::{ReportOutputs, RunSettings, exit_of, print_report, run_study};
 
 /// Options of `reproduce`.
 #[derive(Debug, Args)]
@@ -80,13 +80,14 @@ pub struct Reproduce {
 
 /// Runs, or shows a stored run.
 pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exit> {
-    let embedded = Embedded::named(&arguments.what).ok_or_else(|| bad_input("there is no such study"))?;
-    let shown = Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
+    let embedded =
+        EmbeddedStudy::named(&arguments.what).ok_or_else(|| bad_input("there is no such study"))?;
+    let shown = ReportOutputs { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
     if let Some(id) = &arguments.show {
-        tell(options, &shown, &stored(options, arguments, embedded, id)?)?;
+        print_report(options, &shown, &stored(options, arguments, embedded, id)?)?;
         return Ok(Exit::Done);
     }
-    let launch = Launch {
+    let launch = RunSettings {
         work_dir: arguments.work_dir.as_deref(),
         erase: arguments.erase.as_deref(),
         shard: None,
@@ -94,6 +95,7 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
         name: arguments.name.as_deref(),
         quiet: arguments.quiet,
         allow_system: false,
+        interleave: None,
     };
     let mut study = arguments.evaluating.study(Source::Embedded(embedded), &arguments.set, None)?;
     study.study.seed = arguments.seed;
@@ -101,13 +103,18 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
         study.all_trials(trials);
     }
     let (run, ending) = run_study(options, study, &launch)?;
-    let judgements = tell(options, &shown, &run)?;
+    let judgements = print_report(options, &shown, &run)?;
     Ok(exit_of(&run, ending, &judgements))
 }
 
 /// The stored run that `--show` names; `last` is the latest of this evaluation. Values of `--published` are added.
-fn stored(options: &Options, arguments: &Reproduce, embedded: Embedded, id: &str) -> anyhow::Result<Run> {
-    let store = Store::open(&crate::run::home(options)?)?;
+fn stored(
+    options: &Options,
+    arguments: &Reproduce,
+    embedded: EmbeddedStudy,
+    id: &str,
+) -> anyhow::Result<Run> {
+    let store = Store::open_to_show(&crate::run::home(options)?)?;
     // a title ends with the scale
     let title = embedded.title().unwrap_or_default();
     let id = match id {

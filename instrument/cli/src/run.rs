@@ -8,45 +8,46 @@ use kv::properties::Properties;
 use lab::campaign::{CampaignError, Opened, Opening};
 use lab::check::Loads;
 use lab::load::FREE_BYTES_ASSUMED;
-use lab::ranks::{Crew, Meeting};
-use lab::session::Ending;
-use lab::stop::Wish;
+use lab::ranks::{RankGroup, RendezvousConfig};
+use lab::session::SessionOutcome;
+use lab::stop::StopRequest;
 use lab::store::StoreError;
-use lab::{Campaign, Site};
+use lab::trial::process::Program;
+use lab::{Campaign, StackFactory};
 use record::grid::Grid;
 use record::results::{Judgement, Run, Status};
 use record::shard::Shard;
-use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study, StudyError, nearest};
+use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study, StudyError};
 use rustix::process::Signal;
 use stats::Thresholds;
 
+use crate::arg_parsers;
+use crate::console::{self, Exit, bad_input, unavailable_error};
 use crate::evaluation::Source;
 use crate::options::{self, Options};
 use crate::programs::{self, Permission};
 use crate::progress::Progress;
-use crate::screen::{self, Exit, bad_input, cannot_here};
-use crate::words;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
-    let launch = Launch::of(arguments);
+    let launch = RunSettings::of(arguments);
     let study = study(arguments)?;
     let ranked = cluster::Launch::of_environment().map_err(bad_input)?;
     let (run, ending) = match ranked {
         None => run_study(options, study, &launch)?,
-        Some(ranked) => match meet(options, arguments, &study, ranked)? {
+        Some(ranked) => match gather_ranks(options, arguments, &study, ranked)? {
             None => return Ok(Exit::Done),
             Some(crew) => run_with(options, study, &launch, Some(crew))?,
         },
     };
-    let shown = Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
-    let judgements = tell(options, &shown, &run)?;
+    let shown = ReportOutputs { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
+    let judgements = print_report(options, &shown, &run)?;
     Ok(exit_of(&run, ending, &judgements))
 }
 
 /// What a command line says of running a study, whatever the study is.
 #[derive(Debug, Clone, Copy)]
-pub struct Launch<'a> {
+pub struct RunSettings<'a> {
     /// Where image files go; `images` in the home of results when it is left out.
     pub work_dir: Option<&'a Path>,
     /// The one thing that may be overwritten.
@@ -61,12 +62,14 @@ pub struct Launch<'a> {
     pub quiet: bool,
     /// Workloads may start programs.
     pub allow_system: bool,
+    /// Whether the trials of a block take turns: `auto`, `off`, or the length of a turn; without it as the study says.
+    pub interleave: Option<&'a str>,
 }
 
-impl<'a> Launch<'a> {
+impl<'a> RunSettings<'a> {
     /// What the options of `run` say.
-    pub fn of(arguments: &'a options::Run) -> Launch<'a> {
-        Launch {
+    pub fn of(arguments: &'a options::Run) -> RunSettings<'a> {
+        RunSettings {
             work_dir: arguments.work_dir.as_deref(),
             erase: arguments.erase.as_deref(),
             resume: arguments.resume,
@@ -74,22 +77,62 @@ impl<'a> Launch<'a> {
             name: arguments.name.as_deref(),
             quiet: arguments.quiet,
             allow_system: arguments.allow_system,
+            interleave: arguments.interleave.as_deref(),
         }
     }
 }
 
+/// The study with turns, where they are wanted and valid.
+fn interleaved(
+    mut study: Study,
+    loads: &Loads,
+    launch: &RunSettings<'_>,
+    is_ranked: bool,
+) -> anyhow::Result<Study> {
+    let own = study.study.interleave;
+    let valid = match is_ranked {
+        true => Err("ranks of a launcher run a load as a whole"),
+        false => lab::interleave::turn(&study, loads),
+    };
+    let wanted = match (launch.interleave, own) {
+        (Some("off"), _) | (None, None) => None,
+        (Some("auto"), own) => valid.ok().map(|turn| own.unwrap_or(turn)),
+        (None, own) => own,
+        (Some(text), _) => {
+            let length = arg_parsers::length("--interleave", text)?.as_secs_f64();
+            Some(Seconds::new(length).map_err(|error| bad_input(format!("--interleave: {error}")))?)
+        }
+    };
+    if let (Some(_), Err(why)) = (wanted, valid) {
+        return Err(bad_input(format!("--interleave: trials do not take turns, since {why}")));
+    }
+    study.study.interleave = wanted;
+    if let Some(turn) = study.study.interleave.filter(|_| !launch.quiet) {
+        host::note!(
+            "the stacks of a block stand side by side and take turns of {:.0} ms, so that the machine's noise hits all \
+             alike; --interleave off runs them one after the other",
+            turn.0 * 1e3
+        );
+    }
+    Ok(study)
+}
+
 /// Runs a study to its end, or until the user stops it; shows what happens. What came of it is in the run.
-pub fn run_study(options: &Options, study: Study, launch: &Launch<'_>) -> anyhow::Result<(Run, Ending)> {
+pub fn run_study(
+    options: &Options,
+    study: Study,
+    launch: &RunSettings<'_>,
+) -> anyhow::Result<(Run, SessionOutcome)> {
     run_with(options, study, launch, None)
 }
 
 /// Brings the ranks of a launcher together. Rank 0 gets them all; the others serve it, and are done when this returns `None`.
-fn meet(
+fn gather_ranks(
     options: &Options,
     arguments: &options::Run,
     study: &Study,
     ranked: cluster::Launch,
-) -> anyhow::Result<Option<Crew>> {
+) -> anyhow::Result<Option<RankGroup>> {
     let rank = ranked.rank;
     // rank 0 undoes what it has made; the others have made nothing
     let signal = if rank == 0 { Signal::TERM } else { Signal::KILL };
@@ -109,22 +152,23 @@ fn meet(
         options::Transport::Tcp => lab::ranks::Transport::Tcp,
         options::Transport::Mpi => lab::ranks::Transport::Mpi,
     };
-    let meeting = Meeting { folder, launch: ranked, transport, plan, home };
+    let program = Program::new(std::env::current_exe()?, &[lab::protocol::ARGUMENT]);
+    let meeting = RendezvousConfig { folder, launch: ranked, transport, plan, home, program };
     if rank > 0 {
         meeting.serve().map_err(without_mpi)?;
         return Ok(None);
     }
     let share = match arguments.share {
-        options::Share::PerRank => lab::ranks::Share::PerRank,
-        options::Share::Shared => lab::ranks::Share::Shared,
+        options::Share::PerRank => lab::ranks::TargetSharing::PerRank,
+        options::Share::Shared => lab::ranks::TargetSharing::Shared,
     };
-    Ok(Some(meeting.lead(share).map_err(without_mpi)?))
+    Ok(Some(meeting.gather_ranks(share).map_err(without_mpi)?))
 }
 
 /// What this program cannot do is no failure of the ranks.
 fn without_mpi(error: cluster::ClusterError) -> anyhow::Error {
     match error {
-        cluster::ClusterError::NoMpi => cannot_here(error),
+        cluster::ClusterError::NoMpi => unavailable_error(error),
         other => other.into(),
     }
 }
@@ -132,11 +176,12 @@ fn without_mpi(error: cluster::ClusterError) -> anyhow::Error {
 fn run_with(
     options: &Options,
     study: Study,
-    launch: &Launch<'_>,
-    crew: Option<Crew>,
-) -> anyhow::Result<(Run, Ending)> {
+    launch: &RunSettings<'_>,
+    crew: Option<RankGroup>,
+) -> anyhow::Result<(Run, SessionOutcome)> {
     let home = home(options)?;
     let loads = check_workloads(&study, launch.allow_system)?;
+    let study = interleaved(study, &loads, launch, crew.is_some())?;
     let site = site(&home, launch.work_dir.unwrap_or(&home.join("images")), launch.erase)?;
     let name = launch.name.map(str::to_string);
     let opening = Opening {
@@ -148,21 +193,21 @@ fn run_with(
     };
     let mut campaign = Campaign::open(study, loads, site, &opening, &mut say_opened).map_err(refused)?;
     if let Some(crew) = crew {
-        campaign.lead(crew);
+        campaign.use_ranks(crew);
     }
     campaign.provide(&mut |label, line| {
         if !launch.quiet {
-            eprintln!("{label}: {line}");
+            host::note!("{label}: {line}");
         }
     });
-    let mut progress = Progress::new(launch.quiet, screen::color_on_stderr(options));
+    let mut progress = Progress::new(launch.quiet, console::color_on_stderr(options));
     let seconds = campaign.estimate_seconds();
     progress.announce(campaign.run(), seconds);
     let ending = campaign.execute(&mut |notice| progress.notice(&notice));
     progress.finish();
     let (run, left) = campaign.close();
     if let Some(left) = left {
-        eprintln!("loadline: some things could not be taken down; `loadline doctor` tries again\n{left}");
+        host::note!("loadline: some things could not be taken down; `loadline doctor` tries again\n{left}");
     }
     Ok((run, ending?))
 }
@@ -172,31 +217,31 @@ fn refused(error: CampaignError) -> anyhow::Error {
         CampaignError::Overwrite(error) => bad_input(error),
         CampaignError::Store(error @ StoreError::Name { .. }) => bad_input(error),
         CampaignError::Shard(error) => bad_input(format!("--shard: {error}")),
-        CampaignError::Unavailable(_) => cannot_here(error),
+        CampaignError::Unavailable(_) => unavailable_error(error),
         other => other.into(),
     }
 }
 
 fn say_opened(opened: Opened<'_>) {
     match opened {
-        Opened::Overwrites(what) => eprintln!("{what}"),
+        Opened::Overwrites(what) => host::note!("{what}"),
         Opened::Resumes { run, done, planned } => {
-            eprintln!("resuming run {run}: {done} of {planned} trials are done");
+            host::note!("resuming run {run}: {done} of {planned} trials are done");
         }
         Opened::NothingToResume => {
-            eprintln!("no unfinished run of this study with these settings: a new one begins");
+            host::note!("no unfinished run of this study with these settings: a new one begins");
         }
         Opened::Leftovers => {
-            eprintln!("an earlier run was killed and left things behind: `loadline doctor` cleans up");
+            host::note!("an earlier run was killed and left things behind: `loadline doctor` cleans up");
         }
     }
 }
 
 /// Says what a signal does.
-pub fn on_signal(wish: Wish) {
+pub fn on_signal(wish: StopRequest) {
     match wish {
-        Wish::End => eprintln!("\nloadline: ending this trial; once more ends at once"),
-        Wish::EndNow => eprintln!("\nloadline: ended at once; taking down what was made"),
+        StopRequest::End => host::note!("\nloadline: ending this trial; once more ends at once"),
+        StopRequest::EndNow => host::note!("\nloadline: ended at once; taking down what was made"),
     }
 }
 
@@ -253,6 +298,11 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         let (mut apps, files) = loads(&arguments.files);
         let (files, properties) = property_files(files)?;
         let mut set = database_settings(arguments, files.is_empty())?;
+        if apps == [apps::app::FIO] && files.is_empty() && !arguments.own.is_empty() {
+            set.extend(arguments.with.as_ref().map(|with| format!("{}={with}", lab::load::WITH)));
+            let line = CommandLine { on, set, settings, ..CommandLine::default() };
+            return lab::read::fio_line(&line, &arguments.own).map_err(not_found_or_bad);
+        }
         set.extend(by_fio(arguments, &files)?);
         set.extend(own_options(arguments, &apps, files.is_empty())?);
         if let Some(properties) = properties {
@@ -260,7 +310,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
                 return Err(bad_input("property files of YCSB are one workload: give no others beside them"));
             }
             apps.push(apps::key_values::CORE.to_string());
-            set = [properties_as_settings(&properties, &set), set].concat();
+            set = [properties_as_settings(&properties, &set)?, set].concat();
         }
         let line = CommandLine { files, apps, on, set, settings };
         return lab::read::command_line(&line).map_err(not_found_or_bad);
@@ -281,7 +331,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
 /// A name that no file has may have meant a load.
 fn not_found_or_bad(error: StudyError) -> anyhow::Error {
     if let StudyError::Missing { path } = &error
-        && let Some(near) = nearest(path, apps::App::names())
+        && let Some(near) = units::nearest(path, apps::App::names())
     {
         return bad_input(format!(
             "{path}: there is no such file, nor a load of this name; did you mean `{near}`?"
@@ -301,47 +351,55 @@ pub fn loads(words: &[PathBuf]) -> (Vec<String>, Vec<PathBuf>) {
 
 /// Takes out property files of YCSB, which together are one workload: of two values of one name the later counts, as with
 /// its `-P`.
-fn property_files(files: Vec<PathBuf>) -> anyhow::Result<(Vec<PathBuf>, Option<Properties>)> {
+pub fn property_files(files: Vec<PathBuf>) -> anyhow::Result<(Vec<PathBuf>, Option<Properties>)> {
     let (mut others, mut all) = (Vec::new(), None::<Properties>);
     for file in files {
+        crate::check::refuse_load_file(&file)?;
         // one that cannot be read is told of by whoever reads workloads
         let text = lab::read::text(&file).unwrap_or_default();
         if !Properties::is_workload(&text) {
             others.push(file);
             continue;
         }
-        let read = Properties::parse(&text);
-        let read = read.map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
+        let told = |error: &dyn std::fmt::Display| bad_input(format!("{}: {error}", file.display()));
+        let read = Properties::parse(&text).map_err(|error| told(&error))?;
+        let mistakes = kv::Workload::mistakes(&read);
+        if !mistakes.is_empty() {
+            let line = |name: &str| read.line(name).map_or(String::new(), |line| format!("line {line}: "));
+            let all = mistakes.iter().map(|(name, what)| format!("{}{what}", line(name)));
+            return Err(told(&all.collect::<Vec<_>>().join("\n  ")));
+        }
         all.get_or_insert_default().merge(&read);
     }
     Ok((others, all))
 }
 
 /// Properties as parameters; what the command line sets itself goes before them, what is not known is named.
-fn properties_as_settings(properties: &Properties, set: &[String]) -> Vec<String> {
-    let unknown = kv::Workload::unknown(properties);
-    if !unknown.is_empty() {
-        eprintln!("properties that are not known, and not used: {}", unknown.join(", "));
+pub fn properties_as_settings(properties: &Properties, set: &[String]) -> anyhow::Result<Vec<String>> {
+    let unused = kv::Workload::unused(properties).map_err(bad_input)?;
+    if !unused.is_empty() {
+        host::note!("properties of another database's binding, not used here: {}", unused.join(", "));
     }
     let given = |name: &str| set.iter().any(|word| word.split('=').next() == Some(name));
-    properties
+    let taken = properties
         .iter()
-        .filter(|(name, value)| !unknown.contains(name) && !value.trim().is_empty())
+        .filter(|(name, value)| !unused.contains(name) && !value.trim().is_empty())
         .map(|(name, value)| (apps::key_values::parameter(name), value.trim()))
         .filter(|(name, _)| !given(name))
-        .map(|(name, value)| format!("{name}=\"{value}\""))
-        .collect()
+        .map(|(name, value)| format!("{name}=\"{value}\""));
+    Ok(taken.collect())
 }
 
 /// `--set`, and the options that are parameters of databases.
 fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Result<Vec<String>> {
     let mut set = arguments.set.clone();
+    let address = arguments.address.as_deref().map(address).transpose()?;
     let options = [
         ("engine", &arguments.engine),
         ("terminals", &arguments.terminals),
         ("verify", &arguments.verify.then(|| "1".to_string())),
         // a password may hold a comma
-        ("address", &arguments.address.as_ref().map(|address| format!("\"{address}\""))),
+        ("address", &address.map(|address| format!("\"{address}\""))),
     ];
     for (name, value) in options {
         let Some(value) = value else { continue };
@@ -355,12 +413,23 @@ fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Resul
     Ok(set)
 }
 
+/// The address that `--address` names: itself, or what a file says.
+fn address(word: &str) -> anyhow::Result<String> {
+    let Some(file) = word.strip_prefix('@') else { return Ok(word.to_string()) };
+    let text =
+        std::fs::read_to_string(file).map_err(|error| bad_input(format!("--address {word}: {error}")))?;
+    Ok(text.trim().to_string())
+}
+
 /// `--with` as the variable of job files that says who runs them.
 fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<String>> {
     let Some(with) = &arguments.with else { return Ok(None) };
-    let is_job = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "fio");
+    let is_job = |file: &PathBuf| {
+        let text = lab::read::text(file).unwrap_or_default();
+        lab::read::is_job_file(&file.display().to_string(), &text)
+    };
     if files.is_empty() || !files.iter().all(is_job) {
-        return Err(bad_input("--with is for job files of fio (*.fio)"));
+        return Err(bad_input("--with is for job files of fio"));
     }
     Ok(Some(format!("{}={with}", lab::load::WITH)))
 }
@@ -398,9 +467,9 @@ fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result
         let seconds = Seconds::new(read(option, text)?.as_secs_f64());
         Ok(Some(seconds.map_err(|error| bad_input(format!("{option}: {error}")))?))
     };
-    settings.seconds = seconds(&arguments.length, "--for", words::length)?.or(settings.seconds);
-    settings.warmup = seconds(&arguments.warmup, "--warmup", words::time)?.or(settings.warmup);
-    settings.timeout = seconds(&arguments.timeout, "--timeout", words::length)?.or(settings.timeout);
+    settings.seconds = seconds(&arguments.length, "--for", arg_parsers::length)?.or(settings.seconds);
+    settings.warmup = seconds(&arguments.warmup, "--warmup", arg_parsers::time)?.or(settings.warmup);
+    settings.timeout = seconds(&arguments.timeout, "--timeout", arg_parsers::length)?.or(settings.timeout);
     settings.trials = arguments.trials.unwrap_or(settings.trials);
     settings.seed = arguments.seed.unwrap_or(settings.seed);
     settings.ops = arguments.ops.or(settings.ops);
@@ -445,9 +514,9 @@ fn percent_of(option: &str, percent: u8) -> anyhow::Result<Percent> {
 }
 
 /// Where stacks are built; `erase` is the one thing that may be overwritten.
-fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<Site> {
+fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<StackFactory> {
     let path = |path| camino::Utf8Path::from_path(path).context("a path is not UTF-8");
-    let mut site = Site::new(path(home)?, path(work)?)?;
+    let mut site = StackFactory::new(path(home)?, path(work)?)?;
     site.builder.erase = erase.map(camino::absolute_utf8).transpose().context("--erase")?;
     Ok(site)
 }
@@ -457,7 +526,7 @@ pub fn say_warnings(loads: &Loads) {
     let mut told: Vec<&str> = Vec::new();
     for warnings in loads.iter().map(|load| load.warnings.trim_end()) {
         if !warnings.is_empty() && !told.contains(&warnings) {
-            eprintln!("{warnings}");
+            host::note!("{warnings}");
             told.push(warnings);
         }
     }
@@ -473,13 +542,13 @@ fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<Loads> {
         (false, true) => Permission::Study,
         (false, false) => Permission::Missing,
     };
-    programs::admit(loads.iter().flat_map(|load| &load.programs), permission)?;
+    programs::check_permission(loads.iter().flat_map(|load| &load.programs), permission)?;
     Ok(loads)
 }
 
 /// What is written beside the terminal.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Shown<'a> {
+pub struct ReportOutputs<'a> {
     /// The page.
     pub html: Option<&'a Path>,
     /// A directory for CSV files and drawings.
@@ -487,30 +556,37 @@ pub struct Shown<'a> {
 }
 
 /// Shows a run, and writes what is asked for; gives the answers to its claims.
-pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<Vec<Judgement>> {
-    let style = screen::style(options);
-    screen::print(&report::terminal::summary(run, style))?;
-    if let Some(curves) = report::load_curve::LoadCurves::of(run, None) {
-        screen::print(&curves.terminal(style))?;
-    }
+pub fn print_report(
+    options: &Options,
+    shown: &ReportOutputs<'_>,
+    run: &Run,
+) -> anyhow::Result<Vec<Judgement>> {
+    let style = console::style(options);
     let judgements = record::judge::claims(run, &Thresholds::default())?;
-    if !judgements.is_empty() {
-        screen::print(&report::terminal::claims(&judgements, style))?;
-    }
+    // files first: a reader of standard output that went away ends the rest
     if let Some(file) = shown.html {
         crate::report::write(file, &report::html::page(run, &judgements)?)?;
-        screen::print(&format!("report: {}", std::path::absolute(file)?.display()))?;
     }
     if let Some(directory) = shown.csv {
         crate::report::write_csv(directory, run)?;
     }
-    screen::print(&format!("run {}: `loadline report {0} --html report.html` shows it in full", run.id))?;
+    console::print(&report::terminal::summary(run, style))?;
+    if let Some(curves) = report::load_curve::LoadCurves::of(run, None) {
+        console::print(&curves.terminal(style))?;
+    }
+    if !judgements.is_empty() {
+        console::print(&report::terminal::claims(&judgements, style))?;
+    }
+    if let Some(file) = shown.html {
+        console::print(&format!("report: {}", std::path::absolute(file)?.display()))?;
+    }
+    console::print(&format!("run {}: `loadline report {0} --html report.html` shows it in full", run.id))?;
     Ok(judgements)
 }
 
 /// How a command ended that ran a study.
-pub fn exit_of(run: &Run, ending: Ending, judgements: &[Judgement]) -> Exit {
-    if ending == Ending::Interrupted {
+pub fn exit_of(run: &Run, ending: SessionOutcome, judgements: &[Judgement]) -> Exit {
+    if ending == SessionOutcome::Interrupted {
         return Exit::Interrupted;
     }
     let bad = |trial: &record::results::Trial| {
@@ -526,7 +602,7 @@ pub fn exit_of(run: &Run, ending: Ending, judgements: &[Judgement]) -> Exit {
         |trial: &record::results::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
     // the columns of an evaluation need not be operations
     if Grid::of(run).is_none() && run.trials.iter().filter(|trial| trial.status.is_done()).all(empty) {
-        eprintln!(
+        host::note!(
             "loadline: not one I/O operation was done: see `starved` in the report, and `loadline check`"
         );
         return Exit::Failed;

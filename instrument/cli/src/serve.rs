@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use clap::Args;
 use web::{Service, Token, WebError};
 
+use crate::console::{self, Exit, bad_input};
 use crate::options::Options;
-use crate::screen::{self, Exit, bad_input};
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub fn serve(options: &Options, arguments: &Serve) -> anyhow::Result<Exit> {
     let service = Service { home: crate::run::home(options)?, listen: arguments.listen, token };
     let served = service.run(|address| {
         // a reader that went away does not end the service
-        let _ = screen::print(&format!("{address}\nCtrl-C ends it."));
+        let _ = console::print(&format!("{address}\nCtrl-C ends it."));
     });
     match served {
         Ok(()) => Ok(Exit::Done),

@@ -6,15 +6,15 @@ use ::simulate::Job;
 use ::simulate::job::{PROGRAMS, SECONDS, WARMUP_SECONDS};
 use clap::{Args, ValueHint};
 use engine::options::RunOptions;
-use lab::load::Ready;
+use lab::load::ResolvedLoad;
 use record::results::Parameter;
 use record::study::{Load, Order, Seconds, Settings, Study, Sweeps, Workload};
 use report::scaling::Scaling;
 use spec::StackSpec;
 
+use crate::console::{self, Exit, bad_input};
 use crate::options::Options;
-use crate::run::{Launch, exit_of, run_study};
-use crate::screen::{self, Exit, bad_input};
+use crate::run::{RunSettings, exit_of, run_study};
 
 /// Virtual seconds of a trace of what is not `write-fsync`, which ends by itself: some thousand commands.
 const TRACE_SECONDS: f64 = 0.02;
@@ -100,7 +100,7 @@ pub fn simulate(options: &Options, arguments: &Simulate) -> anyhow::Result<Exit>
     if arguments.trace {
         return trace(&study, arguments);
     }
-    let launch = Launch {
+    let launch = RunSettings {
         work_dir: None,
         erase: None,
         shard: None,
@@ -108,16 +108,17 @@ pub fn simulate(options: &Options, arguments: &Simulate) -> anyhow::Result<Exit>
         name: arguments.name.as_deref(),
         quiet: arguments.quiet,
         allow_system: false,
+        interleave: None,
     };
     let (run, ending) = run_study(options, study, &launch)?;
     let scaling = Scaling::of(&run).ok_or_else(|| anyhow::anyhow!("the run has no points"))?;
     if arguments.json {
-        screen::print(&scaling.json()?)?;
+        console::print(&scaling.json()?)?;
     } else {
-        screen::print(&scaling.terminal(screen::style(options)))?;
+        console::print(&scaling.terminal(console::style(options)))?;
     }
     for note in notes(&run) {
-        eprintln!("{note}");
+        host::note!("{note}");
     }
     if let Some(file) = &arguments.csv {
         crate::report::write(file, &scaling.csv())?;
@@ -126,7 +127,7 @@ pub fn simulate(options: &Options, arguments: &Simulate) -> anyhow::Result<Exit>
         crate::report::write(file, &scaling.drawing())?;
     }
     if !arguments.quiet {
-        eprintln!("run {}: `loadline report {0}` shows it in full", run.id);
+        host::note!("run {}: `loadline report {0}` shows it in full", run.id);
     }
     Ok(exit_of(&run, ending, &[]))
 }
@@ -155,7 +156,7 @@ fn notes(run: &record::results::Run) -> Vec<String> {
 fn study(arguments: &Simulate) -> anyhow::Result<Study> {
     let (name, program, script, loadfile) = workload(&arguments.workload)?;
     let seconds = |text: &str, option: &str| -> anyhow::Result<Option<Seconds>> {
-        let seconds = Seconds::new(crate::words::time(option, text)?.as_secs_f64());
+        let seconds = Seconds::new(crate::arg_parsers::time(option, text)?.as_secs_f64());
         Ok(Some(seconds.map_err(|error| bad_input(format!("{option}: {error}")))?))
     };
     let is_script = script.is_some();
@@ -259,11 +260,11 @@ fn trace(study: &Study, arguments: &Simulate) -> anyhow::Result<Exit> {
         let mut parameters = vec![parameter("stack", stack)];
         parameters.extend(arguments.containers.first().map(|count| parameter("containers", count)));
         let prepared = lab::load::prepare(workload, &parameters, &study.study, machine).map_err(bad_input)?;
-        let Ready::Simulated(job) = prepared.load else { continue };
+        let ResolvedLoad::Simulated(job) = prepared.load else { continue };
         if arguments.stack.len() > 1 {
-            screen::print(&format!("# {stack}"))?;
+            console::print(&format!("# {stack}"))?;
         }
-        screen::print(&table(&job, &run_options)?)?;
+        console::print(&table(&job, &run_options)?)?;
     }
     Ok(Exit::Done)
 }

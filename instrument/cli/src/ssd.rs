@@ -6,10 +6,10 @@ use blockdev::{AttachOptions, Backing, FuaMode, Launcher, Transport};
 use camino::Utf8Path;
 use ssd::Regime;
 
-use crate::making::utf8;
+use crate::arg_parsers;
+use crate::cleanup::utf8;
+use crate::console::{self, Exit, bad_input};
 use crate::options::{Options, Ssd, SsdAttach};
-use crate::screen::{self, Exit, bad_input};
-use crate::words;
 
 /// The hidden argument that makes `loadline` the daemon behind a device.
 const DAEMON: &str = "ssd-daemon";
@@ -29,34 +29,37 @@ pub fn ssd(options: &Options, what: &Ssd) -> anyhow::Result<Exit> {
     match what {
         Ssd::Attach(arguments) => attach(&home, arguments)?,
         Ssd::Detach(arguments) => {
-            blockdev::detach(&home, &words::ssd(&home, &arguments.name)?, arguments.force)?
+            blockdev::detach(&home, &arg_parsers::ssd(&home, &arguments.name)?, arguments.force)?
         }
         Ssd::List => {
             for listed in blockdev::list(&home)? {
                 let state = listed.state;
                 let alive =
                     if listed.alive { "" } else { "  (its daemon is dead: `loadline doctor` cleans up)" };
-                screen::print(&format!("{}  {}  {}{alive}", state.name, state.device, state.what))?;
+                console::print(&format!("{}  {}  {}{alive}", state.name, state.device, state.what))?;
             }
         }
         Ssd::Stats(arguments) => {
-            screen::print(&blockdev::stats(&home, &words::ssd(&home, &arguments.name)?)?.prometheus())?
+            console::print(&blockdev::stats(&home, &arg_parsers::ssd(&home, &arguments.name)?)?.prometheus())?
+        }
+        Ssd::Fail(arguments) => {
+            blockdev::fail(&home, &arg_parsers::ssd(&home, &arguments.name)?, &arguments.faults)?;
         }
         Ssd::Record(arguments) => {
-            let name = words::ssd(&home, &arguments.name)?;
+            let name = arg_parsers::ssd(&home, &arguments.name)?;
             let status = match &arguments.mark {
                 Some(text) => blockdev::mark(&home, &name, text)?,
                 None => blockdev::sync_record(&home, &name)?,
             };
-            screen::print(&format!("{}: {} records, {} bytes", status.path, status.events, status.bytes))?;
+            console::print(&format!("{}: {} records, {} bytes", status.path, status.events, status.bytes))?;
         }
         Ssd::PowerCut(arguments) => {
             let cut = blockdev::power_cut(
                 &home,
-                &words::ssd(&home, &arguments.name)?,
+                &arg_parsers::ssd(&home, &arguments.name)?,
                 &utf8(arguments.image.clone())?,
             )?;
-            screen::print(&format!(
+            console::print(&format!(
                 "wrote {}: {} blocks with data, {} rolled back to an older version, {} commands lost",
                 cut.path, cut.data_blocks, cut.rolled_back_blocks, cut.lost_commands
             ))?;
@@ -81,12 +84,13 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
     options.transport =
         Transport::parse(&arguments.transport).ok_or_else(|| bad_input(transports(&arguments.transport)))?;
     options.queues = arguments.queues;
+    options.faults = arguments.fail.clone();
     options.record = arguments.record.clone().map(utf8).transpose()?;
     // killed before it is wholly attached, this command leaves nothing
     options.owner = host::ProcessId::current(&host::Host::system());
     let state = blockdev::attach(home, &options, &Launcher::this_program()?)?.keep()?;
-    state.notes.iter().for_each(|note| eprintln!("note: {note}"));
-    screen::print(state.device.as_str())
+    state.notes.iter().for_each(|note| host::note!("note: {note}"));
+    console::print(state.device.as_str())
 }
 
 /// What `--transport` takes on this machine.

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use record::study::Seconds;
-use record::study::offered::Offered;
+use record::study::offered::OfferedRates;
 use report::load_curve::LoadCurves;
 
+use crate::arg_parsers;
+use crate::console::{self, Exit, bad_input};
 use crate::options::{self, Options};
-use crate::run::{self, Launch};
-use crate::screen::{self, Exit, bad_input};
-use crate::words;
+use crate::run::{self, RunSettings};
 
 /// Measured time of a step when nothing is said: enough seconds to see whether a rate is kept.
 const SECONDS: f64 = 10.0;
@@ -56,7 +56,7 @@ pub fn sweep(options: &Options, arguments: &Sweep) -> anyhow::Result<Exit> {
     if own.rate.is_some() {
         return Err(bad_input("--rate is for run, which offers one rate; write --rates 1000,2000"));
     }
-    let limit = arguments.limit.as_deref().map(|text| words::length("--limit", text)).transpose()?;
+    let limit = arguments.limit.as_deref().map(|text| arg_parsers::length("--limit", text)).transpose()?;
     let mut study = run::study(own)?;
     let settings = &mut study.study;
     settings.offered = rates(&arguments.rates)?;
@@ -66,16 +66,11 @@ pub fn sweep(options: &Options, arguments: &Sweep) -> anyhow::Result<Exit> {
     if own.trials.is_none() {
         settings.trials = TRIALS;
     }
-    let launch = Launch::of(own);
+    let launch = RunSettings::of(own);
     let (run, ending) = run::run_study(options, study, &launch)?;
     let limit = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     let curves =
         LoadCurves::of(&run, limit).ok_or_else(|| anyhow::anyhow!("the run {} has no rates", run.id))?;
-    if arguments.json {
-        screen::print(&curves.json()?)?;
-    } else {
-        screen::print(&curves.terminal(screen::style(options)))?;
-    }
     if let Some(file) = &arguments.svg {
         crate::report::write(file, &curves.drawing())?;
     }
@@ -88,16 +83,22 @@ pub fn sweep(options: &Options, arguments: &Sweep) -> anyhow::Result<Exit> {
     if let Some(directory) = &own.csv {
         crate::report::write_csv(directory, &run)?;
     }
-    if !arguments.json {
-        screen::print(&format!("run {}: `loadline report {0} --html report.html` shows it in full", run.id))?;
+    if arguments.json {
+        console::print(&curves.json()?)?;
+    } else {
+        console::print(&curves.terminal(console::style(options)))?;
+        console::print(&format!(
+            "run {}: `loadline report {0} --html report.html` shows it in full",
+            run.id
+        ))?;
     }
     Ok(run::exit_of(&run, ending, &[]))
 }
 
-fn rates(text: &str) -> anyhow::Result<Offered> {
+fn rates(text: &str) -> anyhow::Result<OfferedRates> {
     match text {
-        "ladder" => Ok(Offered::ladder()),
-        "quick" => Ok(Offered::quick()),
+        "ladder" => Ok(OfferedRates::ladder()),
+        "quick" => Ok(OfferedRates::quick()),
         list => list.parse().map_err(|error| bad_input(format!("--rates: {error}"))),
     }
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use lab::Store;
 use record::results::MetricName;
-use record::trend::{self, Trend, Wanted};
+use record::trend::{self, SeriesFilter, Trend};
 
+use crate::console::{self, Exit, bad_input};
 use crate::options::Options;
-use crate::screen::{self, Exit, bad_input};
 
 /// Series that are shown when nothing narrower was asked for.
 const SHOWN_MAX: usize = 12;
@@ -36,7 +36,7 @@ pub struct Arguments {
     /// A stack that was not changed: values are taken by their ratio to its value in the same run
     #[arg(long, value_name = "STACK")]
     pub anchor: Option<String>,
-    /// throughput, bandwidth, latency_p50, latency_p99, latency_mean or seconds
+    /// throughput, bandwidth, latency_p50, latency_p99, latency_p999, latency_mean or seconds
     #[arg(long, value_name = "METRIC", default_value = "throughput")]
     pub metric: String,
     /// Runs that began within the same stretch count as one point: those minutes apart are alike; 0: each counts
@@ -62,23 +62,23 @@ pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
     let stacks = [&arguments.on, &arguments.anchor].map(|stack| stack.as_deref().map(stack_label));
     let [on, anchor] = stacks.map(Option::transpose);
     let (on, anchor) = (on?, anchor?);
-    let store = Store::open(&crate::run::home(options)?)?;
+    let store = Store::open_to_show(&crate::run::home(options)?)?;
     let past = match metric {
         MetricName::Throughput => store.past()?,
         other => store.past_by(other, |_| true)?,
     };
-    let wanted = Wanted {
+    let wanted = SeriesFilter {
         workload: workload.as_deref(),
         stack: on.as_deref(),
         anchor: anchor.as_deref(),
         metric,
         every_seconds: every.0,
     };
-    let asks = store.asks()?;
+    let asks = store.cell_definitions()?;
     let mut trends = trend::trends(&asks, &past, &wanted);
     if trends.is_empty() {
-        let any = Wanted { workload: None, stack: None, anchor: None, ..wanted };
-        return Err(bad_input(nothing(&trend::trends(&asks, &past, &any), arguments)));
+        let any = SeriesFilter { workload: None, stack: None, anchor: None, ..wanted };
+        return Err(bad_input(no_series_message(&trend::trends(&asks, &past, &any), arguments)));
     }
     // only of what changed, the environments are looked at
     for change in trends.iter_mut().flat_map(|trend| &mut trend.changes) {
@@ -103,7 +103,7 @@ pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
         crate::report::write(file, &report::trend::page(&trends, &report::format::shell_line(&command))?)?;
     }
     if arguments.json {
-        screen::print(&serde_json::to_string_pretty(&trends)?)?;
+        console::print(&serde_json::to_string_pretty(&trends)?)?;
     } else {
         print(options, &trends)?;
     }
@@ -111,19 +111,19 @@ pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 fn print(options: &Options, trends: &[Trend]) -> anyhow::Result<()> {
-    let style = screen::style(options);
+    let style = console::style(options);
     let shown: Vec<String> =
         trends.iter().take(SHOWN_MAX).map(|trend| report::trend::terminal(trend, style)).collect();
-    screen::print(&shown.join("\n"))?;
+    console::print(&shown.join("\n"))?;
     if let Some(more) = trends.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
-        screen::print(&format!("and {more} more series: name a workload, --on a stack, or --json for all"))?;
+        console::print(&format!("and {more} more series: name a workload, --on a stack, or --json for all"))?;
     }
     Ok(())
 }
 
 fn metric(word: &str) -> anyhow::Result<MetricName> {
     MetricName::of_word(word)
-        .ok_or_else(|| bad_input(format!("--metric {word}: there are throughput, bandwidth, latency_p50, latency_p99, latency_mean, seconds")))
+        .ok_or_else(|| bad_input(format!("--metric {word}: there are throughput, bandwidth, latency_p50, latency_p99, latency_p999, latency_mean, seconds")))
 }
 
 /// A workload's label: of a file its stem, as `run` gives it.
@@ -141,7 +141,7 @@ fn stack_label(word: &str) -> anyhow::Result<String> {
 }
 
 /// Why nothing was found, and what there is.
-fn nothing(known: &[Trend], arguments: &Arguments) -> String {
+fn no_series_message(known: &[Trend], arguments: &Arguments) -> String {
     if known.is_empty() {
         return "no results yet: `loadline run varmail --on ext4 --for 5s` makes one".into();
     }

@@ -10,16 +10,16 @@ use clap::{Args, ValueHint};
 use indicatif::ProgressBar;
 use journal::PrivateTree;
 use lab::paired::compare::{self, Conditions};
-use lab::paired::trial::Setting;
-use lab::paired::{Effort, PairedError, Side, Turn};
+use lab::paired::trial::TrialSetup;
+use lab::paired::{Budget, PairedError, RunStart, Side};
 use record::paired::Output;
-use report::harm::program::{self, Circumstances};
+use report::harm::program::{self, RunConditions};
 use stats::harmless::Verdict;
 
-use crate::harm::{cannot_here, seconds, wrong};
-use crate::making::{utf8, with_journal};
+use crate::cleanup::{utf8, with_journal};
+use crate::console::{self, Exit, bad_input};
+use crate::harm::{seconds, unavailable_exit, wrong};
 use crate::options::Options;
-use crate::screen::{self, Exit, bad_input};
 
 /// Options of `prefetch compare`.
 #[derive(Debug, Args)]
@@ -81,12 +81,12 @@ pub struct CompareOptions {
 
 /// Runs the program in turns and says what came out.
 pub fn compare(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit> {
-    measure(options, arguments).or_else(cannot_here)
+    measure(options, arguments).or_else(unavailable_exit)
 }
 
 fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit> {
     let library = crate::library::library(arguments.library.as_deref(), &arguments.mode, arguments.control)?;
-    let effort = Effort {
+    let effort = Budget {
         rounds: arguments.rounds as usize,
         rounds_max: arguments.rounds_max as usize,
         time: seconds("--seconds", arguments.seconds)?,
@@ -99,7 +99,7 @@ fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit
         let tree = PrivateTree::new(journal, &temporary)?;
         let scratch = tree.path().as_std_path();
         let statistics = scratch.join("statistics");
-        let setting = Setting { journal, stop, scratch };
+        let setting = TrialSetup { journal, stop, scratch };
         let variant = |side| {
             Ok(match side {
                 Side::Baseline => library::without(words)?,
@@ -114,7 +114,7 @@ fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit
     display.finish_and_clear();
     let compared = match compared {
         Err(PairedError::Interrupted) => {
-            eprintln!("loadline: interrupted before the first round was there");
+            host::note!("loadline: interrupted before the first round was there");
             return Ok(Exit::Interrupted);
         }
         compared => compared.map_err(wrong)?,
@@ -123,13 +123,13 @@ fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit
         crate::report::write(csv, &program::csv(&compared.rounds))?;
     }
     let words: Vec<_> = words.iter().map(|word| word.display().to_string()).collect();
-    let circumstances = Circumstances {
+    let circumstances = RunConditions {
         idle: library.mode.is_some() && !followed,
         cache_kept: !arguments.cold && arguments.drop.is_empty(),
     };
-    screen::print(&program::text(&words.join(" "), &compared, circumstances))?;
+    console::print(&program::text(&words.join(" "), &compared, circumstances))?;
     if compared.interrupted {
-        eprintln!("loadline: interrupted");
+        host::note!("loadline: interrupted");
         return Ok(Exit::Interrupted);
     }
     Ok(match (compared.output(), compared.verdict) {
@@ -152,8 +152,8 @@ fn conditions(arguments: &CompareOptions, library: &library::Library) -> anyhow:
     Ok(conditions)
 }
 
-fn show(bar: &ProgressBar, quiet: bool, turn: Turn) {
-    let Turn { round, of, side } = turn;
+fn show(bar: &ProgressBar, quiet: bool, turn: RunStart) {
+    let RunStart { round, of, side } = turn;
     let how = if side == Side::Candidate { "with the library" } else { "alone" };
     let text = match round {
         0 => "a run to begin with".into(),
@@ -166,6 +166,6 @@ fn show(bar: &ProgressBar, quiet: bool, turn: Turn) {
         bar.enable_steady_tick(Duration::from_millis(500));
     }
     if bar.is_hidden() && !quiet {
-        eprintln!("{text}");
+        host::note!("{text}");
     }
 }

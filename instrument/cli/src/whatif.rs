@@ -10,9 +10,9 @@ use record::fsync::whatif::{BreakEven, COST_OF_ORDER, Contract, Observed, Predic
 use serde::Serialize;
 use spec::{Regime, StackSpec};
 
+use crate::console::{self, Exit, bad_input};
 use crate::explain::{self, Fsyncs};
 use crate::options::Options;
-use crate::screen::{self, Exit, bad_input};
 
 /// Appends before those that are recorded: the first ones find the log's block map, the programs and the processors cold,
 /// and the parts of so short calls must not hold that.
@@ -125,9 +125,9 @@ pub fn whatif(options: &Options, what: &Whatif) -> anyhow::Result<Exit> {
     let break_even = observed.break_even(arguments.cost / 100.0);
     let answer = Answer { source, observed, predictions, break_even };
     if arguments.json {
-        screen::print(&serde_json::to_string_pretty(&answer)?)?;
+        console::print(&serde_json::to_string_pretty(&answer)?)?;
     } else {
-        screen::print(&answer.text())?;
+        console::print(&answer.text())?;
     }
     Ok(Exit::Done)
 }
@@ -161,7 +161,7 @@ fn record(
     };
     Ok(match explain::fsyncs_on(options, spec, &wanted)? {
         Ok(recording) => Ok(recording.breakdowns().to_vec()),
-        Err(error) => Err(explain::cannot(error.unavailable(), &error)?),
+        Err(error) => Err(explain::explain_unavailable(error.unavailable(), &error)?),
     })
 }
 

@@ -664,9 +664,12 @@ const JOBS: &str = "[global]\nsize=1m\ntime_based\nruntime=1\n[reads]\nrw=randre
 fn a_job_file_is_checked_with_what_differs_from_fio() {
     let bench = Bench::new();
     let file = bench.write("jobs.fio", JOBS);
-    let (out, err) = bench.expect(0, &["check", file.to_str().unwrap()]);
-    assert!(out.contains("job=reads") && out.contains("job=writes") && out.contains("by psync"), "{out}");
-    assert!(err.contains("norandommap") && err.contains("bssplit: random offsets"), "{err}");
+    let (out, _) = bench.expect(0, &["check", file.to_str().unwrap()]);
+    assert!(out.contains("job=reads") && out.contains("job=writes"), "{out}");
+    assert!(out.contains("job writes.0: for 1 s, 1 in flight by psync"), "{out}");
+    let mixed = bench.write("mixed.txt", "[a]\nsize=1m\nrw=rw\nfsync=4\n");
+    let (_, err) = bench.expect(0, &["check", mixed.to_str().unwrap()]);
+    assert!(err.contains("syncs follow writes alone"), "known by what it says, not by its name: {err}");
     let wrong = bench.write("wrong.fio", "[a]\nsize=1m\nblocksise=4k\n");
     let (_, err) = bench.expect(2, &["check", wrong.to_str().unwrap()]);
     assert!(err.contains("wrong.fio:3:") && err.contains("did you mean `blocksize`?"), "{err}");
@@ -701,6 +704,43 @@ fn fio_itself_runs_a_job_file_beside_loadline() {
     let refused = bench.write("refused.fio", "[a]\nsize=1m\nexec_prerun=true\n");
     let (_, err) = bench.expect(2, &["run", refused.to_str().unwrap(), "--on", &on, "--with", "fio"]);
     assert!(err.contains("refused.fio:3:") && err.contains("not passed on"), "{err}");
+    let line = [
+        "run",
+        "fio",
+        "--on",
+        &on,
+        "-n",
+        "1",
+        "-q",
+        "--",
+        "--name=x",
+        "--rw=randread",
+        "--bs",
+        "4k",
+        "--size=1m",
+    ];
+    let (out, _) = bench.expect(0, &line);
+    assert!(out.contains("x-read") && out.contains("1 of 1 trial done"), "{out}");
     let (_, err) = bench.expect(2, &["run", "work.f", "--on", &on, "--with", "fio"]);
     assert!(err.contains("--with is for job files"), "{err}");
+}
+
+#[test]
+fn check_refuses_what_run_refuses() {
+    let bench = Bench::new();
+    bench.write("many.f", "define fileset name=a,path=/tmp,entries=5000000000000,dirwidth=20\nrun 1\n");
+    bench.write(
+        "client.txt",
+        "Deltree \"\\clients\\client1\" NT_STATUS_OK\nMkdir \"\\clients\" NT_STATUS_OK\n",
+    );
+    for (file, told) in
+        [("many.f", "5000000000000 files and leaf directories"), ("client.txt", "loadline simulate")]
+    {
+        for words in [&["check", file][..], &["run", file, "--on", "dir:.", "-n", "1"]] {
+            let (_, err) = bench.expect(2, words);
+            assert!(err.contains(told), "{words:?}: {err}");
+        }
+    }
+    let (_, err) = bench.expect(2, &["check", "many.f"]);
+    assert!(err.contains("many.f:1"), "with its line: {err}");
 }

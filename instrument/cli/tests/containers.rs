@@ -45,6 +45,55 @@ fn without_runc_plain_namespaces_do_and_the_report_says_so() {
     three_run("namespaces", true);
 }
 
+/// A process that does nothing but use a processor; it ends with the value.
+struct Busy(std::process::Child);
+
+impl Busy {
+    fn begin() -> Busy {
+        Busy(std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // it can only be gone already
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Each container once sampled the machine by itself, and the samples were added: four times the machine's CPU seconds, while a
+/// compiler beside it was not seen at all.
+#[test]
+fn the_machine_is_sampled_once_however_many_containers_there_are() {
+    needs!(Root, Mounts, MemoryCgroup, Runc);
+    for runtime in ["runc", "namespaces"] {
+        let place = place();
+        let busy = Busy::begin();
+        let begin = std::time::Instant::now();
+        let output = run(&place, runtime, &["--containers", "1,4", "--for", "2s", "--csv", "csv"]);
+        let wall_seconds = begin.elapsed().as_secs_f64();
+        drop(busy);
+        assert!(output.status.success(), "{}", text(&output));
+        let metrics = std::fs::read_to_string(place.dir.path().join("csv/metrics.csv")).unwrap();
+        let all = |name: &str| -> Vec<f64> {
+            let lines = metrics.lines().filter(|line| line.split(',').any(|word| word == name));
+            lines.map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).collect()
+        };
+        let cores = std::thread::available_parallelism().unwrap().get() as f64;
+        let (counted, machine) = (all("counted_seconds"), all("machine_cpu_seconds"));
+        let (others, own) = (all("others_cpu_seconds"), all("cpu_user_seconds"));
+        assert_eq!([counted.len(), machine.len(), others.len(), own.len()], [2; 4], "{metrics}");
+        for at in 0..2 {
+            assert!(counted[at] < wall_seconds, "{metrics}");
+            // the kernel counts in ticks of 10 ms, for each processor by itself
+            assert!(machine[at] <= cores * (counted[at] + 0.05), "{metrics}");
+            assert!(others[at] > 0.0, "the busy process was seen: {metrics}");
+        }
+        place.is_clean();
+    }
+}
+
 #[test]
 fn a_container_that_fails_is_named_and_the_others_are_taken_down() {
     needs!(Root, Mounts, MemoryCgroup, Runc);

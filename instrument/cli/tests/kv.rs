@@ -58,7 +58,7 @@ fn property_files_of_ycsb_run_unchanged() {
     let output = place.loadline(&words);
     let told = text(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("not known, and not used: a.property.of.somebody"), "{told}");
+    assert!(told.contains("not used here: a.property.of.somebody"), "{told}");
     assert!(told.contains("ycsb-core") && told.contains("read") && told.contains("update"), "{told}");
     let both = text(&place.loadline(&["run", "workloada", "work.f", "--on", "dir:."]));
     assert!(both.contains("are one workload"), "{both}");
@@ -98,4 +98,41 @@ fn wrong_words_are_explained() {
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("is a server running there"), "{said}");
+}
+
+#[test]
+fn many_terminals_are_no_matter_of_the_soft_limit_of_descriptors() {
+    needs!(Redis);
+    let place = Place::new();
+    let words = ["run", "ycsb-c", "--engine", "redis", "--terminals", "300", "--set", "recordcount=500"];
+    let more = ["--on", "dir:.", "--for", "300ms", "-n", "1"];
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 200; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_loadline")]);
+    shell.args([&words[..], &more].concat()).current_dir(place.dir.path());
+    let output = shell.env("LOADLINE_HOME", place.dir.path().join("home")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    place.is_clean();
+}
+
+#[test]
+fn check_says_of_a_property_file_what_run_says() {
+    let place = Place::new();
+    let head = "workload=site.ycsb.workloads.CoreWorkload\n";
+    std::fs::write(place.dir.path().join("good"), format!("{head}recordcount=100\nwriteallfields=true\n"))
+        .unwrap();
+    let good = place.loadline(&["check", "good"]);
+    let told = text(&good);
+    assert_eq!(good.status.code(), Some(0), "{told}");
+    assert!(told.contains("good: ok") && told.contains("writeallfields = true"), "{told}");
+    let bad = format!("{head}recordcount=x\nreadpropotion=1\n\nfieldlength=0\n");
+    std::fs::write(place.dir.path().join("bad"), bad).unwrap();
+    for words in [&["check", "bad"][..], &["run", "bad", "--on", "dir:."]] {
+        let output = place.loadline(words);
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {told}");
+        for mistake in ["line 2: recordcount = x", "line 3: the property readpropotion", "line 5: fieldcount"]
+        {
+            assert!(told.contains(mistake), "{words:?}: {told}");
+        }
+    }
 }

@@ -71,3 +71,35 @@ fn a_cell_is_shown_over_its_runs() {
         assert!(why.contains(right), "{words:?}: {why}");
     }
 }
+
+/// The same load twice, and what is compared: throughput unless something else is asked for.
+#[test]
+fn a_comparison_is_by_the_metric_that_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    std::fs::write(home.join("mail.f"), SCRIPT).unwrap();
+    let words = ["run", "mail.f", "--on", "dir:.", "--for", "20ms", "-n", "3", "-q"];
+    (0..2).for_each(|_| {
+        told(&loadline(home, &words), &[0]);
+    });
+    let compare =
+        |more: &[&str]| told(&loadline(home, &[&["compare", "last~1", "last"], more].concat()), &[0, 1, 4]);
+    let (plain, _) = compare(&[]);
+    for metric in ["throughput", "p99 latency", "p99.9 latency"] {
+        assert!(plain.contains(metric), "{plain}");
+    }
+    assert!(!plain.contains("By "), "{plain}");
+    let (tail, _) = compare(&["--by", "p99.9"]);
+    assert!(tail.starts_with("By p99.9 latency: "), "{tail}");
+    let json = |by: &str| -> serde_json::Value {
+        serde_json::from_str(&compare(&["--by", by, "--json"]).0).unwrap()
+    };
+    assert_eq!(
+        (&json("p99")["by"], &json("throughput")["by"]),
+        (&"latency_p99".into(), &"throughput".into())
+    );
+    // hundreds of operations in 20 ms: nothing is said of one in a thousand
+    assert_eq!(json("p99.9")["conclusion"], "cannot_tell");
+    let (_, why) = told(&loadline(home, &["compare", "last", "--by", "p95"]), &[2]);
+    assert!(why.contains("p99.9"), "{why}");
+}

@@ -9,6 +9,9 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Rounds of an estimate: on a quiet link the fastest of 40 is within a few microseconds of the best of 300.
 pub const ROUNDS: u32 = 40;
 
+/// Most nanoseconds between two clocks, 73 years: sums and differences of two offsets and a time stay within 64 bits.
+const APART_MAX_NS: u64 = i64::MAX as u64 / 4;
+
 /// A monotonic clock: the system's, or for tests one that is wrong by a known amount.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Clock {
@@ -59,7 +62,7 @@ pub fn sleep_until_ns(at_ns: i64) -> i64 {
 /// of one host that sleep to one moment wake up where they fell asleep: of two on one core the second would begin up to
 /// 2 ms later, when the scheduler moves it. With fewer cores than `nth` it sleeps on any.
 pub fn sleep_on_core_until_ns(at_ns: i64, nth: usize) -> i64 {
-    let Some(all) = settle(nth) else { return sleep_until_ns(at_ns) };
+    let Some(all) = pin_to_core(nth) else { return sleep_until_ns(at_ns) };
     let late_ns = sleep_until_ns(at_ns);
     // what this thread may use it may use again
     let _ = sched_setaffinity(None, &all);
@@ -67,7 +70,7 @@ pub fn sleep_on_core_until_ns(at_ns: i64, nth: usize) -> i64 {
 }
 
 /// Moves this thread to one core; gives those that it could use before.
-fn settle(nth: usize) -> Option<CpuSet> {
+fn pin_to_core(nth: usize) -> Option<CpuSet> {
     let all = sched_getaffinity(None).ok()?;
     let core = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).nth(nth)?;
     let mut own = CpuSet::new();
@@ -88,9 +91,12 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// The better of what rounds of (question sent, the other's time, answer here) say; `None` without a sound one.
+    /// The better of what rounds of (question sent, the other's time, answer here) say; `None` without a sound one. No two
+    /// clocks that count from a start are further apart than 73 years.
     pub fn of_rounds(rounds: impl IntoIterator<Item = (i64, i64, i64)>) -> Option<Offset> {
-        let sound = rounds.into_iter().filter(|(sent, _, came)| came >= sent);
+        let sound = rounds.into_iter().filter(|(sent, other, came)| {
+            came >= sent && other.checked_sub(*sent).is_some_and(|apart| apart.unsigned_abs() <= APART_MAX_NS)
+        });
         let (sent, other, came) = sound.min_by_key(|(sent, _, came)| came - sent)?;
         let trip = came - sent;
         Some(Offset { ns: other - (sent + trip / 2), bound_ns: trip / 2 + 1, at_ns: sent + trip / 2 })
@@ -102,7 +108,7 @@ impl Offset {
     }
 
     /// The moment of this clock at a time of the other's.
-    pub fn here(&self, there_ns: i64) -> i64 {
+    pub fn to_local(&self, there_ns: i64) -> i64 {
         there_ns - self.ns
     }
 
@@ -149,6 +155,14 @@ mod tests {
             assert!((offset.ns - ahead).abs() <= offset.bound_ns, "seed {seed}: {ahead} {offset:?}");
         }
         assert_eq!(Offset::of_rounds([(5, 0, 4)]), None);
+    }
+
+    #[test]
+    fn a_time_that_no_clock_shows_is_no_round() {
+        for wild in [i64::MIN, i64::MAX] {
+            assert_eq!(Offset::of_rounds([(1000, wild, 1010)]), None);
+            assert_eq!(Offset::of_rounds([(0, wild, 1), (1000, 1005, 1010)]).unwrap().ns, 0);
+        }
     }
 
     #[test]

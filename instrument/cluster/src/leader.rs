@@ -1,6 +1,6 @@
 //! Rank 0's side: a connection to every rank, its own load's included.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -11,17 +11,19 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Clock, Offset, ROUNDS};
 use crate::connection::Connection;
 use crate::error::ClusterError;
-use crate::rendezvous::Published;
+use crate::rendezvous::PublishedEndpoint;
 use crate::wire::{self, Kind};
 
 /// How long the rest of a frame may take once it has begun, and an answer to a ping: a rank that is stopped answers neither.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a connection may take to show that it knows the secret: ranks send it at once, and the others wait behind one who
+/// does not.
+const SECRET_PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a rank says of itself when it comes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// From the rendezvous file.
-    pub secret: String,
     /// Its number.
     pub rank: u32,
     /// How many ranks it knows of.
@@ -38,7 +40,7 @@ pub struct Hello {
 
 /// A rank that has come.
 #[derive(Debug)]
-struct Peer {
+pub(crate) struct Peer {
     stream: Connection,
     hello: Hello,
     lost: Option<String>,
@@ -53,7 +55,7 @@ pub struct Leader {
 
 /// What was heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum RankEvent {
     /// A rank says something.
     Said(u32, Vec<u8>),
     /// A rank is gone: it died, or it does not speak as it should. Told once.
@@ -64,7 +66,7 @@ pub enum Heard {
 
 /// Whom rank 0 waits for.
 #[derive(Debug, Clone)]
-pub struct Expected {
+pub struct ExpectedRanks {
     /// How many ranks there are.
     pub size: u32,
     /// What all are about to do.
@@ -80,19 +82,19 @@ impl Leader {
     /// Ranks that have not come, or that are about to do something else: named.
     pub fn gather(
         listener: &TcpListener,
-        published: &Published,
-        expected: &Expected,
+        published: &PublishedEndpoint,
+        expected: &ExpectedRanks,
     ) -> Result<Leader, ClusterError> {
         listener.set_nonblocking(true).map_err(ClusterError::Listen)?;
         let deadline = Instant::now() + expected.patience;
-        let mut seats = Seats::new(expected);
+        let mut seats = RankSlots::new(expected);
         while !seats.are_full() {
             match listener.accept() {
                 Ok((stream, _)) => {
                     // a stranger, or a rank that died at once, is none of ours
                     let set = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
-                    let Ok((stream, hello)) = set.and_then(|()| hello(stream.into())) else { continue };
-                    if hello.secret == published.card.secret {
+                    let known = set.and_then(|()| check_secret(stream.into(), &published.card.secret));
+                    if let Ok((stream, hello)) = known.and_then(hello) {
                         seats.take(stream, hello)?;
                     }
                 }
@@ -104,22 +106,25 @@ impl Leader {
                 Err(error) => return Err(ClusterError::Listen(error)),
             }
         }
-        seats.lead(&published.path().display().to_string())
+        seats.into_leader(&published.path().display().to_string())
     }
 
     /// The same over connections that are there already: of rank 0, 1, ...
     ///
     /// # Errors
     /// As [`Leader::gather`].
-    pub fn over(connections: Vec<Connection>, expected: &Expected) -> Result<Leader, ClusterError> {
-        let mut seats = Seats::new(expected);
+    pub fn from_connections(
+        connections: Vec<Connection>,
+        expected: &ExpectedRanks,
+    ) -> Result<Leader, ClusterError> {
+        let mut seats = RankSlots::new(expected);
         for connection in connections {
             // one that does not say who it is is missing
             if let Ok((connection, hello)) = hello(connection) {
                 seats.take(connection, hello)?;
             }
         }
-        seats.lead("MPI")
+        seats.into_leader("MPI")
     }
 
     /// Lets a stopped rank be found sooner, for tests.
@@ -142,7 +147,7 @@ impl Leader {
     }
 
     /// How many ranks are on the host of this one, itself included.
-    pub fn beside(&self, rank: u32) -> u32 {
+    pub fn ranks_on_host_of(&self, rank: u32) -> u32 {
         (0..self.size()).filter(|other| self.host(*other) == self.host(rank)).count() as u32
     }
 
@@ -218,7 +223,7 @@ impl Leader {
     ///
     /// # Errors
     /// The rank is gone.
-    pub fn say(&mut self, rank: u32, what: &[u8]) -> Result<(), ClusterError> {
+    pub fn send(&mut self, rank: u32, what: &[u8]) -> Result<(), ClusterError> {
         self.write(rank, Kind::Data, what)
     }
 
@@ -231,7 +236,7 @@ impl Leader {
     ///
     /// # Errors
     /// The system cannot wait.
-    pub fn hear(&mut self, deadline: Instant) -> Result<Heard, ClusterError> {
+    pub fn receive(&mut self, deadline: Instant) -> Result<RankEvent, ClusterError> {
         let living: Vec<u32> = (0..self.size()).filter(|rank| self.lost(*rank).is_none()).collect();
         let ready = {
             let mut fds: Vec<PollFd<'_>> = living
@@ -244,18 +249,18 @@ impl Leader {
             wait(&mut fds, left).map_err(ClusterError::Listen)?;
             fds.iter().position(|fd| !fd.revents().is_empty())
         };
-        let Some(rank) = ready.map(|at| living[at]) else { return Ok(Heard::Nothing) };
+        let Some(rank) = ready.map(|at| living[at]) else { return Ok(RankEvent::Nothing) };
         Ok(match self.read(rank) {
-            Some((Kind::Data, payload)) => Heard::Said(rank, payload),
+            Some((Kind::Data, payload)) => RankEvent::Said(rank, payload),
             Some((Kind::Bye, payload)) => {
                 self.lose(rank, format!("has ended: {}", String::from_utf8_lossy(&payload)));
-                Heard::Lost(rank)
+                RankEvent::Lost(rank)
             }
             Some((kind, _)) => {
                 self.lose(rank, format!("said {kind:?}, which nobody asked for"));
-                Heard::Lost(rank)
+                RankEvent::Lost(rank)
             }
-            None => Heard::Lost(rank),
+            None => RankEvent::Lost(rank),
         })
     }
 
@@ -337,6 +342,27 @@ fn wait(fds: &mut [PollFd<'_>], left: Duration) -> io::Result<()> {
     }
 }
 
+/// Lets a connection go on whose first bytes are the secret. Nothing else is read of one that does not know it.
+fn check_secret(stream: Connection, secret: &str) -> io::Result<Connection> {
+    let deadline = Instant::now() + SECRET_PATIENCE;
+    let mut told = vec![0; secret.len()];
+    let mut filled = 0;
+    while filled < told.len() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match (&stream).read(&mut told[filled..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => filled += more,
+        }
+    }
+    // all of it is looked at: how long it takes says nothing of where they differ
+    let differs = told.iter().zip(secret.as_bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
+    if differs == 0 { Ok(stream) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
 fn hello(stream: Connection) -> io::Result<(Connection, Hello)> {
     stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
     stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
@@ -347,14 +373,14 @@ fn hello(stream: Connection) -> io::Result<(Connection, Hello)> {
 }
 
 /// Places of ranks that come one after the other.
-struct Seats<'a> {
-    expected: &'a Expected,
+struct RankSlots<'a> {
+    expected: &'a ExpectedRanks,
     slots: Vec<Option<Peer>>,
 }
 
-impl Seats<'_> {
-    fn new(expected: &Expected) -> Seats<'_> {
-        Seats { expected, slots: (0..expected.size).map(|_| None).collect() }
+impl RankSlots<'_> {
+    fn new(expected: &ExpectedRanks) -> RankSlots<'_> {
+        RankSlots { expected, slots: (0..expected.size).map(|_| None).collect() }
     }
 
     fn are_full(&self) -> bool {
@@ -387,7 +413,7 @@ impl Seats<'_> {
     ///
     /// # Errors
     /// Some are missing: the others are told. `place` is where they were awaited.
-    fn lead(self, place: &str) -> Result<Leader, ClusterError> {
+    fn into_leader(self, place: &str) -> Result<Leader, ClusterError> {
         let is_missing = |(_, slot): &(usize, &Option<Peer>)| slot.is_none();
         let missing = self.slots.iter().enumerate().filter(is_missing).map(|(at, _)| at.to_string());
         let missing: Vec<String> = missing.collect();
@@ -411,7 +437,7 @@ impl Seats<'_> {
 }
 
 /// Why a rank may not take part.
-fn refusal(hello: &Hello, expected: &Expected, slots: &[Option<Peer>]) -> Option<String> {
+pub(crate) fn refusal(hello: &Hello, expected: &ExpectedRanks, slots: &[Option<Peer>]) -> Option<String> {
     let Hello { rank, size, host, plan, .. } = hello;
     if *size != expected.size || *rank >= *size {
         return Some(format!(

@@ -16,10 +16,13 @@
 //! | [`clock`] | the offset between two monotonic clocks, its bound, its drift |
 //! | [`balance`] | how equal the ranks were: imbalance, stragglers |
 //! | [`host`] | the name and the addresses of this machine |
+//! | `fuzzing` | for fuzz targets: what another rank says, read from bytes |
 
 pub mod balance;
 pub mod clock;
 pub mod connection;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod host;
 pub mod launch;
 pub mod leader;
@@ -34,6 +37,6 @@ pub use clock::{Clock, Offset};
 pub use connection::Connection;
 pub use error::ClusterError;
 pub use launch::Launch;
-pub use leader::{Heard, Leader};
+pub use leader::{Leader, RankEvent};
 pub use member::Member;
 pub use tunnel::Tunnel;

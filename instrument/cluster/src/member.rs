@@ -1,6 +1,6 @@
 //! The side of every rank: comes to rank 0, answers for its clock, hears what is to be done.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -18,12 +18,12 @@ use crate::wire::{self, Kind};
 pub struct Member {
     rank: u32,
     out: Arc<Mutex<Connection>>,
-    heard: Receiver<Told>,
+    heard: Receiver<LeaderMessage>,
 }
 
 /// What rank 0 says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum LeaderMessage {
     /// Something for those who use this crate.
     Data(Vec<u8>),
     /// The planned end.
@@ -33,8 +33,7 @@ pub enum Told {
 }
 
 impl Member {
-    /// Finds rank 0 by the file at `path`, and waits until all have come. `hello` lacks the secret, which is in the file.
-    /// `overhear` sees each message the moment it arrives, in a thread of its own.
+    /// Finds rank 0 by the file at `path`, and waits until all have come. `overhear` sees each message the moment it arrives, in a thread of its own.
     ///
     /// # Errors
     /// Rank 0 is not reached within `patience`, or refuses.
@@ -43,14 +42,13 @@ impl Member {
         hello: &Hello,
         clock: Clock,
         patience: Duration,
-        overhear: impl Fn(&Told) + Send + 'static,
+        overhear: impl Fn(&LeaderMessage) + Send + 'static,
     ) -> Result<Member, ClusterError> {
         let until = Instant::now() + patience;
         let found = rendezvous::find(path, patience, |stream, card| {
-            let hello = Hello { secret: card.secret.clone(), ..hello.clone() };
             // a connection that has ended by now shows when it is spoken to
-            let _ = stream.set_nodelay(true);
-            admitted(stream.into(), &hello, until)
+            let _ = stream.set_nodelay(true).and_then(|()| (&stream).write_all(card.secret.as_bytes()));
+            admitted(stream.into(), hello, until)
         })?;
         let stream = found.map_err(|why| ClusterError::NoLeader {
             rank: hello.rank,
@@ -65,12 +63,12 @@ impl Member {
     ///
     /// # Errors
     /// As [`Member::join`].
-    pub fn over(
+    pub fn from_connection(
         connection: Connection,
         hello: &Hello,
         clock: Clock,
         patience: Duration,
-        overhear: impl Fn(&Told) + Send + 'static,
+        overhear: impl Fn(&LeaderMessage) + Send + 'static,
     ) -> Result<Member, ClusterError> {
         let gone = || ClusterError::Lost { name: "rank 0".into(), why: "is gone".into() };
         let connection = admitted(connection, hello, Instant::now() + patience)?.ok_or_else(gone)?;
@@ -81,7 +79,7 @@ impl Member {
         stream: Connection,
         rank: u32,
         clock: Clock,
-        overhear: impl Fn(&Told) + Send + 'static,
+        overhear: impl Fn(&LeaderMessage) + Send + 'static,
     ) -> Result<Member, ClusterError> {
         let lost = |error: io::Error| ClusterError::Lost { name: "rank 0".into(), why: error.to_string() };
         stream.set_read_timeout(None).map_err(lost)?;
@@ -94,10 +92,10 @@ impl Member {
                 let told = match next(&reader, &answers, clock) {
                     Ok(Some(told)) => told,
                     Ok(None) => continue,
-                    Err(error) => Told::Gone(error.to_string()),
+                    Err(error) => LeaderMessage::Gone(error.to_string()),
                 };
                 overhear(&told);
-                let last = !matches!(told, Told::Data(_));
+                let last = !matches!(told, LeaderMessage::Data(_));
                 if sender.send(told).is_err() || last {
                     break;
                 }
@@ -113,16 +111,16 @@ impl Member {
     }
 
     /// Waits for what rank 0 says next.
-    pub fn hear(&self) -> Told {
-        self.heard.recv().unwrap_or_else(|_| Told::Gone("its connection ended".into()))
+    pub fn receive(&self) -> LeaderMessage {
+        self.heard.recv().unwrap_or_else(|_| LeaderMessage::Gone("its connection ended".into()))
     }
 
     /// The same, for so long at most.
-    pub fn hear_within(&self, patience: Duration) -> Option<Told> {
+    pub fn hear_within(&self, patience: Duration) -> Option<LeaderMessage> {
         match self.heard.recv_timeout(patience) {
             Ok(told) => Some(told),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Told::Gone("its connection ended".into())),
+            Err(RecvTimeoutError::Disconnected) => Some(LeaderMessage::Gone("its connection ended".into())),
         }
     }
 
@@ -130,7 +128,7 @@ impl Member {
     ///
     /// # Errors
     /// Rank 0 is gone.
-    pub fn say(&self, what: &[u8]) -> Result<(), ClusterError> {
+    pub fn send(&self, what: &[u8]) -> Result<(), ClusterError> {
         send(&self.out, Kind::Data, what)
             .map_err(|error| ClusterError::Lost { name: "rank 0".into(), why: error.to_string() })
     }
@@ -148,14 +146,14 @@ fn send(out: &Mutex<Connection>, kind: Kind, payload: &[u8]) -> io::Result<()> {
 }
 
 /// The next message; pings are answered here, at once.
-fn next(mut reader: &Connection, out: &Mutex<Connection>, clock: Clock) -> io::Result<Option<Told>> {
+fn next(mut reader: &Connection, out: &Mutex<Connection>, clock: Clock) -> io::Result<Option<LeaderMessage>> {
     Ok(match wire::receive(&mut reader)? {
         (Kind::Ping, _) => {
             send(out, Kind::Pong, &clock.now_ns().to_le_bytes())?;
             None
         }
-        (Kind::Data, payload) => Some(Told::Data(payload)),
-        (Kind::Bye, _) => Some(Told::Bye),
+        (Kind::Data, payload) => Some(LeaderMessage::Data(payload)),
+        (Kind::Bye, _) => Some(LeaderMessage::Bye),
         (kind, _) => {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{kind:?} was not expected")));
         }

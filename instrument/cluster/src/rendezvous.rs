@@ -1,9 +1,9 @@
 //! How the ranks find rank 0: it writes its addresses and a secret into a file that appears whole, in a directory that all
 //! of them see. The secret keeps strangers out of the connection, and ranks of another launch that meet in the same place.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,11 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How often the file is looked for; a network file system may show it late.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Largest rendezvous file that is read.
-const FILE_BYTES_MAX: usize = 64 << 10;
+const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// What stands in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Card {
+pub struct Endpoint {
     /// Where rank 0 listens.
     pub addresses: Vec<SocketAddr>,
     /// Only who has read the file knows it.
@@ -33,10 +33,10 @@ pub struct Card {
 
 /// The place where rank 0 can be found, until it is dropped.
 #[derive(Debug)]
-pub struct Published {
+pub struct PublishedEndpoint {
     path: PathBuf,
     /// What stands there.
-    pub card: Card,
+    pub card: Endpoint,
 }
 
 /// The file of a launch in a directory. `plan` tells launches apart whose launcher gives no name.
@@ -69,11 +69,11 @@ pub fn listen(launch: &Launch) -> Result<(TcpListener, Vec<SocketAddr>), Cluster
 ///
 /// # Errors
 /// The directory cannot be written.
-pub fn publish(path: &Path, addresses: Vec<SocketAddr>) -> Result<Published, ClusterError> {
+pub fn publish(path: &Path, addresses: Vec<SocketAddr>) -> Result<PublishedEndpoint, ClusterError> {
     let failed = |source| ClusterError::Folder { path: path.to_path_buf(), source };
     let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
-    let card = Card { addresses, secret: secret().map_err(failed)? };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    let card = Endpoint { addresses, secret: secret().map_err(failed)? };
     let part = path.with_extension(format!("{}.part", std::process::id()));
     let _ = std::fs::remove_file(&part);
     let mut options = std::fs::OpenOptions::new();
@@ -81,17 +81,17 @@ pub fn publish(path: &Path, addresses: Vec<SocketAddr>) -> Result<Published, Clu
     let text = serde_json::to_vec(&card).map_err(|error| failed(error.into()))?;
     file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
     std::fs::rename(&part, path).map_err(failed)?;
-    Ok(Published { path: path.to_path_buf(), card })
+    Ok(PublishedEndpoint { path: path.to_path_buf(), card })
 }
 
-impl Published {
+impl PublishedEndpoint {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Drop for Published {
+impl Drop for PublishedEndpoint {
     /// Takes the file away, unless it is another launch's by now.
     fn drop(&mut self) {
         if read(&self.path).is_ok_and(|card| card == self.card) {
@@ -101,19 +101,45 @@ impl Drop for Published {
 }
 
 fn secret() -> std::io::Result<String> {
-    use std::io::Read;
     let mut bytes = [0_u8; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn read(path: &Path) -> Result<Card, String> {
+fn read(path: &Path) -> Result<Endpoint, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     // opened each time: a listing of a network file system may be old
-    let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if text.len() > FILE_BYTES_MAX {
-        return Err(format!("{}: not written by loadline", path.display()));
+    let mut options = std::fs::OpenOptions::new();
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = options.read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    if let Some(why) = distrust(meta.is_file(), meta.uid(), meta.mode(), rustix::process::geteuid().as_raw())
+    {
+        return Err(format!("{}: {why}", path.display()));
     }
+    let mut text = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
     serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Why a file that may be the rendezvous is not believed: who can write it could lead the ranks, and so choose what they run.
+fn distrust(is_file: bool, owner: u32, mode: u32, own: u32) -> Option<String> {
+    const OTHERS: u32 = 0o077;
+    if !is_file {
+        return Some("no file that loadline has written".into());
+    }
+    if owner != own {
+        return Some(format!(
+            "it belongs to user {owner}, not to {own}, who runs this rank, and is not believed; take --rendezvous DIR in a \
+             directory where files keep their owner"
+        ));
+    }
+    (mode & OTHERS != 0).then(|| {
+        format!(
+            "others have rights to it ({:o}), and it is not believed; rank 0 writes it with 600",
+            mode & 0o777
+        )
+    })
 }
 
 /// Finds rank 0 and tries its addresses in turn until one answers. A stale file, whose rank 0 is gone, is read again and
@@ -124,7 +150,7 @@ fn read(path: &Path) -> Result<Card, String> {
 pub fn find<T>(
     path: &Path,
     patience: Duration,
-    mut admitted: impl FnMut(TcpStream, &Card) -> Result<Option<T>, ClusterError>,
+    mut admitted: impl FnMut(TcpStream, &Endpoint) -> Result<Option<T>, ClusterError>,
 ) -> Result<Result<T, String>, ClusterError> {
     let deadline = Instant::now() + patience;
     let mut why;
@@ -150,5 +176,32 @@ pub fn find<T>(
             return Ok(Err(why));
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let published = publish(&path, vec!["127.0.0.1:1".parse().unwrap()]).unwrap();
+        assert_eq!(read(&path).unwrap(), published.card);
+        for mode in [0o620, 0o602, 0o644, 0o640] {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            let why = read(&path).unwrap_err();
+            assert!(why.contains("not believed"), "{why}");
+        }
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        read(&link).unwrap_err();
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(distrust(true, own, 0o100_600, own), None);
+        assert!(distrust(true, own + 1, 0o100_600, own).unwrap().contains("belongs to user"));
+        assert!(distrust(false, own, 0o010_600, own).is_some());
     }
 }

@@ -38,7 +38,7 @@ pub struct Tunnel {
 
 /// The near ends of connections.
 #[derive(Debug)]
-pub struct Ends {
+pub struct TunnelEnds {
     /// At rank 0: one of each rank, its own included. Elsewhere none.
     pub ranks: Vec<Connection>,
     /// This rank's connection to rank 0.
@@ -50,7 +50,7 @@ impl Tunnel {
     ///
     /// # Errors
     /// This program was built without MPI; MPI sees another launch than the environment tells of; no sockets.
-    pub fn open(launch: &Launch) -> Result<(Tunnel, Ends), ClusterError> {
+    pub fn open(launch: &Launch) -> Result<(Tunnel, TunnelEnds), ClusterError> {
         let pair = || UnixStream::pair().map_err(ClusterError::Listen);
         let (own, far) = pair()?;
         let mut links = Vec::new();
@@ -72,7 +72,7 @@ impl Tunnel {
             std::thread::Builder::new().name("mpi".into()).spawn(carry).map_err(ClusterError::Listen)?;
         let tunnel = Tunnel { thread: Some(thread) };
         begun.recv().unwrap_or_else(|_| Err(ClusterError::Launch("MPI has ended".into())))?;
-        Ok((tunnel, Ends { ranks, own: own.into() }))
+        Ok((tunnel, TunnelEnds { ranks, own: own.into() }))
     }
 }
 

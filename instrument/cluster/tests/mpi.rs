@@ -3,9 +3,9 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use cluster::leader::{Expected, Hello};
-use cluster::member::Told;
-use cluster::{Clock, ClusterError, Heard, Launch, Leader, Member, Tunnel};
+use cluster::leader::{ExpectedRanks, Hello};
+use cluster::member::LeaderMessage;
+use cluster::{Clock, ClusterError, Launch, Leader, Member, RankEvent, Tunnel};
 use needs::Need;
 
 /// Far more than anything here takes.
@@ -75,7 +75,6 @@ fn rank(launch: &Launch) -> Result<(), String> {
     let (tunnel, ends) = Tunnel::open(launch).map_err(said)?;
     let plan = if what == "disagree" { format!("plan of {}", launch.rank) } else { "plan".to_string() };
     let hello = Hello {
-        secret: String::new(),
         rank: launch.rank,
         size: launch.size,
         host: format!("node{}", launch.rank),
@@ -86,13 +85,13 @@ fn rank(launch: &Launch) -> Result<(), String> {
     let dies = what == "die" && launch.rank == 1;
     let own = ends.own;
     let serve = move || -> Result<(), ClusterError> {
-        let member = Member::over(own, &hello, Clock::system(), PATIENCE, |_| ())?;
+        let member = Member::from_connection(own, &hello, Clock::system(), PATIENCE, |_| ())?;
         loop {
-            match member.hear() {
-                Told::Data(_) if dies => std::process::exit(3),
-                Told::Data(what) => member.say(&what)?,
-                Told::Bye => return Ok(()),
-                Told::Gone(why) => return Err(ClusterError::Lost { name: "rank 0".into(), why }),
+            match member.receive() {
+                LeaderMessage::Data(_) if dies => std::process::exit(3),
+                LeaderMessage::Data(what) => member.send(&what)?,
+                LeaderMessage::Bye => return Ok(()),
+                LeaderMessage::Gone(why) => return Err(ClusterError::Lost { name: "rank 0".into(), why }),
             }
         }
     };
@@ -102,8 +101,8 @@ fn rank(launch: &Launch) -> Result<(), String> {
         return served;
     }
     let own = std::thread::spawn(serve);
-    let expected = Expected { size: launch.size, plan, patience: PATIENCE };
-    let led = Leader::over(ends.ranks, &expected).and_then(lead);
+    let expected = ExpectedRanks { size: launch.size, plan, patience: PATIENCE };
+    let led = Leader::from_connections(ends.ranks, &expected).and_then(lead);
     let served = own.join().map_err(|_| "rank 0's own side panicked")?;
     drop(tunnel);
     led.map_err(said)?;
@@ -116,14 +115,16 @@ fn lead(mut leader: Leader) -> Result<(), ClusterError> {
     let size = leader.size();
     let long = |rank: u32| -> Vec<u8> { (0..LONG_BYTES).map(|at| (at as u32 * 31 + rank) as u8).collect() };
     for rank in 0..size {
-        leader.say(rank, &long(rank))?;
+        leader.send(rank, &long(rank))?;
     }
     for _ in 0..size {
-        match leader.hear(Instant::now() + PATIENCE)? {
-            Heard::Said(rank, what) if what == long(rank) => {}
-            Heard::Lost(rank) => return Err(wrong(format!("rank {rank} is gone"))),
-            Heard::Said(rank, what) => return Err(wrong(format!("{} wrong bytes of {rank}", what.len()))),
-            Heard::Nothing => return Err(wrong("nobody answers".into())),
+        match leader.receive(Instant::now() + PATIENCE)? {
+            RankEvent::Said(rank, what) if what == long(rank) => {}
+            RankEvent::Lost(rank) => return Err(wrong(format!("rank {rank} is gone"))),
+            RankEvent::Said(rank, what) => {
+                return Err(wrong(format!("{} wrong bytes of {rank}", what.len())));
+            }
+            RankEvent::Nothing => return Err(wrong("nobody answers".into())),
         }
     }
     let before = cpu_seconds();

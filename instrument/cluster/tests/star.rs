@@ -6,10 +6,10 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster::leader::{Expected, Hello};
-use cluster::member::Told;
-use cluster::rendezvous::{self, Published};
-use cluster::{Clock, ClusterError, Heard, Launch, Leader, Member};
+use cluster::leader::{ExpectedRanks, Hello};
+use cluster::member::LeaderMessage;
+use cluster::rendezvous::{self, PublishedEndpoint};
+use cluster::{Clock, ClusterError, Launch, Leader, Member, RankEvent};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -20,7 +20,7 @@ struct Meeting {
     _dir: tempfile::TempDir,
     path: PathBuf,
     listener: TcpListener,
-    published: Published,
+    published: PublishedEndpoint,
 }
 
 fn launch(rank: u32, size: u32) -> Launch {
@@ -38,7 +38,6 @@ fn meeting(size: u32) -> Meeting {
 
 fn hello(rank: u32, size: u32, plan: &str) -> Hello {
     Hello {
-        secret: String::new(),
         rank,
         size,
         host: format!("node{rank}"),
@@ -53,21 +52,21 @@ fn join(path: &Path, rank: u32, size: u32, clock: Clock) -> Result<Member, Clust
 }
 
 /// A rank that echoes what it is told until the end.
-fn echo(path: &Path, rank: u32, size: u32, clock: Clock) -> JoinHandle<Told> {
+fn echo(path: &Path, rank: u32, size: u32, clock: Clock) -> JoinHandle<LeaderMessage> {
     let path = path.to_path_buf();
     std::thread::spawn(move || {
         let member = join(&path, rank, size, clock).unwrap();
         loop {
-            match member.hear() {
-                Told::Data(what) => member.say(&what).unwrap(),
+            match member.receive() {
+                LeaderMessage::Data(what) => member.send(&what).unwrap(),
                 end => return end,
             }
         }
     })
 }
 
-fn expected(size: u32) -> Expected {
-    Expected { size, plan: "plan".into(), patience: PATIENCE }
+fn expected(size: u32) -> ExpectedRanks {
+    ExpectedRanks { size, plan: "plan".into(), patience: PATIENCE }
 }
 
 fn gather(meeting: &Meeting, size: u32) -> Result<Leader, ClusterError> {
@@ -79,23 +78,23 @@ fn all_meet_and_are_heard() {
     let meeting = meeting(8);
     let ranks: Vec<_> = (0..8).map(|rank| echo(&meeting.path, rank, 8, Clock::system())).collect();
     let mut leader = gather(&meeting, 8).unwrap();
-    (0..8).for_each(|rank| leader.say(rank, &[rank as u8; 100_000]).unwrap());
+    (0..8).for_each(|rank| leader.send(rank, &[rank as u8; 100_000]).unwrap());
     let mut heard = [false; 8];
     while heard.contains(&false) {
-        match leader.hear(Instant::now() + PATIENCE).unwrap() {
-            Heard::Said(rank, what) => {
+        match leader.receive(Instant::now() + PATIENCE).unwrap() {
+            RankEvent::Said(rank, what) => {
                 assert_eq!(what, [rank as u8; 100_000]);
                 heard[rank as usize] = true;
             }
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(leader.hear(Instant::now()).unwrap(), Heard::Nothing);
+    assert_eq!(leader.receive(Instant::now()).unwrap(), RankEvent::Nothing);
     let differing = leader.differing_facts();
     assert_eq!(differing[0].0, "kernel");
     assert_eq!(differing[0].1[1], ("6.1".to_string(), "node1".to_string()));
     drop(leader);
-    ranks.into_iter().for_each(|rank| assert_eq!(rank.join().unwrap(), Told::Bye));
+    ranks.into_iter().for_each(|rank| assert_eq!(rank.join().unwrap(), LeaderMessage::Bye));
     drop(meeting.published);
     assert!(!meeting.path.exists());
 }
@@ -126,7 +125,7 @@ fn skewed_clocks_are_found() {
             assert!((offset.ns - truth).abs() <= bound, "seed {seed} rank {rank}: {truth} {offset:?}");
         }
         drop(leader);
-        ranks.into_iter().for_each(|rank| assert_eq!(rank.join().unwrap(), Told::Bye));
+        ranks.into_iter().for_each(|rank| assert_eq!(rank.join().unwrap(), LeaderMessage::Bye));
     }
 }
 
@@ -143,15 +142,18 @@ fn a_rank_that_dies_is_named() {
     let others: Vec<_> = (0..2).map(|rank| echo(&meeting.path, rank, 3, Clock::system())).collect();
     let mut leader = gather(&meeting, 3).unwrap();
     drop(die);
-    assert_eq!(leader.hear(Instant::now() + PATIENCE).unwrap(), Heard::Lost(2));
+    assert_eq!(leader.receive(Instant::now() + PATIENCE).unwrap(), RankEvent::Lost(2));
     let error = leader.first_lost().unwrap().to_string();
     assert_eq!(error, "rank 2 on host node2 has died: its connection ended");
-    assert!(leader.say(2, b"x").is_err() && leader.offset(2).is_err());
-    leader.say(1, b"still here").unwrap();
-    assert_eq!(leader.hear(Instant::now() + PATIENCE).unwrap(), Heard::Said(1, b"still here".to_vec()));
+    assert!(leader.send(2, b"x").is_err() && leader.offset(2).is_err());
+    leader.send(1, b"still here").unwrap();
+    assert_eq!(
+        leader.receive(Instant::now() + PATIENCE).unwrap(),
+        RankEvent::Said(1, b"still here".to_vec())
+    );
     drop(leader);
     dying.join().unwrap();
-    others.into_iter().for_each(|rank| assert_eq!(rank.join().unwrap(), Told::Bye));
+    others.into_iter().for_each(|rank| assert_eq!(rank.join().unwrap(), LeaderMessage::Bye));
 }
 
 /// One that answers no ping is lost after the patience, and the others go on.
@@ -163,8 +165,8 @@ fn a_rank_that_hangs_is_named() {
     let own = echo(&meeting.path, 0, 2, Clock::system());
     let silent = std::thread::spawn(move || {
         let mut stream = std::net::TcpStream::connect(card.addresses[0]).unwrap();
-        let hello = Hello { secret: card.secret, ..hello(1, 2, "plan") };
-        let text = serde_json::to_vec(&hello).unwrap();
+        stream.write_all(card.secret.as_bytes()).unwrap();
+        let text = serde_json::to_vec(&hello(1, 2, "plan")).unwrap();
         cluster::wire::send(&mut stream, cluster::wire::Kind::Hello, &text).unwrap();
         stream.flush().unwrap();
         stream
@@ -175,7 +177,7 @@ fn a_rank_that_hangs_is_named() {
     assert!(error.starts_with("rank 1 on host node1 hangs"), "{error}");
     assert!(leader.offset(0).is_ok());
     drop((stream, leader));
-    assert_eq!(own.join().unwrap(), Told::Bye);
+    assert_eq!(own.join().unwrap(), LeaderMessage::Bye);
 }
 
 #[test]
@@ -204,13 +206,14 @@ fn ranks_that_do_not_come_are_named() {
         let path = meeting.path.clone();
         move || join(&path, 0, 3, Clock::system()).map(|_| ()).unwrap_err().to_string()
     });
-    let short = Expected { patience: Duration::from_millis(500), ..expected(3) };
+    let short = ExpectedRanks { patience: Duration::from_millis(500), ..expected(3) };
     let error = Leader::gather(&meeting.listener, &meeting.published, &short).unwrap_err().to_string();
     assert!(error.contains("1, 2"), "{error}");
     assert_eq!(own.join().unwrap(), error);
 }
 
-/// A stranger without the secret, and one that speaks another language, do not disturb.
+/// Strangers without the secret do not disturb: one that speaks another language, one that says hello, one that announces a long
+/// frame, and one that says nothing at all.
 #[test]
 fn strangers_are_not_let_in() {
     use std::io::Write;
@@ -220,8 +223,28 @@ fn strangers_are_not_let_in() {
     let mut liar = std::net::TcpStream::connect(address).unwrap();
     let text = serde_json::to_vec(&hello(0, 1, "plan")).unwrap();
     cluster::wire::send(&mut liar, cluster::wire::Kind::Hello, &text).unwrap();
+    let mut long = std::net::TcpStream::connect(address).unwrap();
+    long.write_all(&[0, 0xff, 0xff, 0xff, 0x0f]).unwrap();
+    let silent = std::net::TcpStream::connect(address).unwrap();
     let own = echo(&meeting.path, 0, 1, Clock::system());
     let leader = gather(&meeting, 1).unwrap();
-    drop(leader);
-    assert_eq!(own.join().unwrap(), Told::Bye);
+    drop((leader, long, silent));
+    assert_eq!(own.join().unwrap(), LeaderMessage::Bye);
+}
+
+/// Nothing is read of who does not begin with the secret.
+#[test]
+fn a_stranger_is_cut_off_before_what_it_says_is_read() {
+    use std::io::{Read, Write};
+    let meeting = meeting(1);
+    let mut stranger = std::net::TcpStream::connect(meeting.published.card.addresses[0]).unwrap();
+    let text = serde_json::to_vec(&hello(0, 1, "plan")).unwrap();
+    let mut said = vec![b'x'; meeting.published.card.secret.len()];
+    cluster::wire::send(&mut said, cluster::wire::Kind::Hello, &text).unwrap();
+    stranger.write_all(&said).unwrap();
+    let own = echo(&meeting.path, 0, 1, Clock::system());
+    drop(gather(&meeting, 1).unwrap());
+    assert_eq!(own.join().unwrap(), LeaderMessage::Bye);
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(stranger.read(&mut [0; 1]).map_err(|error| error.kind()).unwrap_or(0), 0, "it was answered");
 }

@@ -145,7 +145,7 @@ pub struct Memory {
 
 /// What differs between containers.
 #[derive(Debug, Clone)]
-pub(crate) struct Given<'a> {
+pub(crate) struct ContainerParams<'a> {
     pub hostname: String,
     pub root: Utf8PathBuf,
     pub args: &'a [String],
@@ -156,8 +156,8 @@ pub(crate) struct Given<'a> {
 }
 
 impl Config {
-    pub(crate) fn new(given: Given<'_>) -> Config {
-        let Given { hostname, root, args, env, mounts, memory_bytes, group } = given;
+    pub(crate) fn new(given: ContainerParams<'_>) -> Config {
+        let ContainerParams { hostname, root, args, env, mounts, memory_bytes, group } = given;
         let capabilities: Vec<String> = CAPABILITIES.iter().map(|name| name.to_string()).collect();
         let path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_string();
         let env =
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_text_is_what_the_specification_says_and_reads_back() {
         let args = ["/program".to_string(), "load".into()];
-        let config = Config::new(Given {
+        let config = Config::new(ContainerParams {
             hostname: "c7".into(),
             root: "/r".into(),
             args: &args,

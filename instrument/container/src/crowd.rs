@@ -1,4 +1,4 @@
-//! Containers that belong together: made, heard, told to end, taken down.
+//! Containers that belong together: made, started, taken down.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,13 +11,12 @@ use host::ProcessId;
 use journal::{Journal, Resource, Scope, UndoReport, create_tree, random_word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::MountFlags;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::config::{Config, Given, Mount};
+use crate::config::{Config, ContainerParams, Mount};
 use crate::error::{ContainerError, failed};
-use crate::gate::Gate;
 use crate::group::Groups;
-use crate::inside::{DATA, OWN, PROGRAM, READY, SHARED};
+use crate::inside::{DATA, OWN, PROGRAM, SHARED};
 use crate::root;
 use crate::runtime::Runtime;
 
@@ -25,17 +24,19 @@ use crate::runtime::Runtime;
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of what a container has said on standard error that are told.
 const MESSAGE_BYTES: usize = 600;
-/// File descriptors beside one for each container.
+/// File descriptors that are held for each container: its process, its standard input and output.
+const DESCRIPTORS: u64 = 3;
+/// File descriptors beside those.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 /// What containers of a crowd have in common.
 #[derive(Debug)]
-pub struct Setting<'a> {
+pub struct SharedSettings<'a> {
     /// What is made is noted there.
     pub journal: &'a Arc<Journal>,
     /// Who makes them.
     pub runtime: &'a Runtime,
-    /// Where bundles and FIFOs go.
+    /// Where bundles go.
     pub work_dir: &'a Utf8Path,
     /// Name of their control group: letters, digits, `.`, `_` and `-`.
     pub name: &'a str,
@@ -45,7 +46,7 @@ pub struct Setting<'a> {
 
 /// A container that is wanted.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct ContainerSpec {
     /// Its name, unlike that of any other of the crowd: letters, digits and `-`.
     pub name: String,
     /// A directory of its own on the stack under test, which is made: the upper layer of its root, and [`DATA`].
@@ -56,19 +57,8 @@ pub struct Wanted {
     pub env: Vec<String>,
     /// Further mounts; places in its root are made as needed.
     pub mounts: Vec<Mount>,
-    /// Files that it finds in [`OWN`].
-    pub files: Vec<(String, Vec<u8>)>,
     /// Its memory limit, page cache included.
     pub memory_bytes: u64,
-}
-
-/// What happened to a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happening {
-    /// It waits at the gate.
-    Ready(usize),
-    /// It has ended.
-    Ended(usize),
 }
 
 /// The containers. Dropped, they are taken down.
@@ -79,7 +69,6 @@ pub struct Crowd {
     program: Utf8PathBuf,
     tree: Utf8PathBuf,
     groups: Groups,
-    gate: Gate,
     containers: Vec<Container>,
 }
 
@@ -88,36 +77,30 @@ struct Container {
     name: String,
     folder: Utf8PathBuf,
     memory_bytes: u64,
-    /// The first process, as long as it lives.
-    process: Option<OwnedFd>,
 }
 
 impl Container {
-    fn own(&self) -> Utf8PathBuf {
-        self.folder.join("own")
-    }
-
     fn log(&self) -> Utf8PathBuf {
         self.folder.join("log")
     }
 }
 
 impl Crowd {
-    /// Makes roots, bundles, FIFOs and control groups of `wanted`; nothing runs yet.
+    /// Makes roots, bundles and control groups of `wanted`; nothing runs yet.
     ///
     /// # Errors
     /// What could not be made; nothing is left then.
     pub fn make(
-        setting: &Setting<'_>,
-        wanted: &[Wanted],
+        setting: &SharedSettings<'_>,
+        wanted: &[ContainerSpec],
         stopped: &dyn Fn() -> bool,
     ) -> Result<Crowd, ContainerError> {
         let mut scope = Scope::new(setting.journal);
-        let made = Draft { setting, scope: &mut scope }.make(wanted, stopped);
+        let made = CrowdBuilder { setting, scope: &mut scope }.make(wanted, stopped);
         match made {
-            Ok((tree, groups, gate, containers)) => {
+            Ok((tree, groups, containers)) => {
                 let (runtime, program) = (setting.runtime.clone(), setting.program.to_owned());
-                Ok(Crowd { scope, runtime, program, tree, groups, gate, containers })
+                Ok(Crowd { scope, runtime, program, tree, groups, containers })
             }
             Err(error) => {
                 scope.undo();
@@ -126,11 +109,16 @@ impl Crowd {
         }
     }
 
-    /// Starts a container.
+    /// Starts a container whose program reads and writes these pipes; its first process, pinned.
     ///
     /// # Errors
     /// [`ContainerError::Start`] with its name and what was said.
-    pub fn start(&mut self, number: usize) -> Result<(), ContainerError> {
+    pub fn start(
+        &mut self,
+        number: usize,
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+    ) -> Result<OwnedFd, ContainerError> {
         let one = &self.containers[number];
         let (name, folder) = (one.name.clone(), one.folder.clone());
         let start = |message: String| ContainerError::Start { name: name.clone(), message };
@@ -139,9 +127,8 @@ impl Crowd {
         let mut command =
             self.runtime.command(&self.program, &self.tree.join("state"), &folder, &pid_file, &id);
         let log = one.log();
-        let out = File::create(&log).map_err(failed("writing", &log))?;
-        let err = out.try_clone().map_err(failed("writing", &log))?;
-        command.stdout(out).stderr(err);
+        let err = File::create(&log).map_err(failed("writing", &log))?;
+        command.stdin(stdin).stdout(stdout).stderr(err);
         host::process::end_with_parent(&mut command);
         match self.runtime {
             Runtime::Runc { .. } => self.groups.start_in(None, &mut command)?,
@@ -153,80 +140,12 @@ impl Crowd {
         run(&mut command).map_err(|why| start(format!("{why}{}", self.end_of(number))))?;
         let pid = std::fs::read_to_string(&pid_file).map_err(failed("reading", &pid_file))?;
         let pid = pid.trim().parse().map_err(|_| start(format!("`{pid}` is no process number")))?;
-        self.containers[number].process =
-            opened(pid).ok_or_else(|| start(format!("it ended at once{}", self.end_of(number)))).map(Some)?;
-        Ok(())
-    }
-
-    /// Waits until something happens, at most for `limit`.
-    ///
-    /// # Errors
-    /// poll(2) failed.
-    pub fn hear(&mut self, limit: Duration) -> Result<Vec<Happening>, ContainerError> {
-        let mut fds = vec![PollFd::from_borrowed_fd(self.gate.news_fd(), PollFlags::IN)];
-        let living: Vec<usize> =
-            (0..self.containers.len()).filter(|number| self.containers[*number].process.is_some()).collect();
-        let of = |number: &usize| self.containers[*number].process.as_ref();
-        fds.extend(living.iter().filter_map(of).map(|fd| PollFd::new(fd, PollFlags::IN)));
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        match poll(&mut fds, Some(&limit)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(failed("waiting for containers below", &self.tree)(error)),
-        }
-        let gone: Vec<usize> = living
-            .iter()
-            .zip(&fds[1..])
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(number, _)| *number)
-            .collect();
-        drop(fds);
-        // what one said before it ended comes first
-        let news = self.gate.news().into_iter().filter(|(_, what)| what == READY);
-        let mut happened: Vec<Happening> = news.map(|(number, _)| Happening::Ready(number)).collect();
-        for number in gone {
-            self.containers[number].process = None;
-            happened.push(Happening::Ended(number));
-        }
-        Ok(happened)
-    }
-
-    /// Lets all go that wait at the gate.
-    ///
-    /// # Errors
-    /// The FIFO is gone.
-    pub fn release(&mut self) -> Result<(), ContainerError> {
-        self.gate.open()
-    }
-
-    /// Sends a signal to the first process of every container that lives.
-    pub fn signal(&self, signal: Signal) {
-        for process in self.containers.iter().filter_map(|one| one.process.as_ref()) {
-            // one that has ended meanwhile needs none
-            let _ = pidfd_send_signal(process, signal);
-        }
-    }
-
-    /// Number of containers that live.
-    pub fn living(&self) -> usize {
-        self.containers.iter().filter(|one| one.process.is_some()).count()
-    }
-
-    /// Whether a container lives.
-    pub fn lives(&self, number: usize) -> bool {
-        self.containers.get(number).is_some_and(|one| one.process.is_some())
+        opened(pid).ok_or_else(|| start(format!("it ended at once{}", self.end_of(number))))
     }
 
     /// A container's name.
     pub fn name(&self, number: usize) -> &str {
         self.containers.get(number).map_or("?", |one| &one.name)
-    }
-
-    /// A file that a container wrote in [`OWN`].
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn read(&self, number: usize, file: &str) -> std::io::Result<Vec<u8>> {
-        std::fs::read(self.containers[number].own().join(file))
     }
 
     /// Why a container that came to nothing may have ended, as far as is known; for the end of a sentence.
@@ -235,11 +154,11 @@ impl Crowd {
             0 => "",
             _ => " (its memory limit was met and the kernel killed it; --memory gives each more)",
         };
-        format!("{killed}{}", self.said(number))
+        format!("{killed}{}", self.stderr_of(number))
     }
 
-    /// The end of what it wrote to its standard output and error, after `: `; empty when that is nothing.
-    pub fn said(&self, number: usize) -> String {
+    /// The end of what it wrote to its standard error, after `: `; empty when that is nothing.
+    pub fn stderr_of(&self, number: usize) -> String {
         let bytes = std::fs::read(self.containers[number].log()).unwrap_or_default();
         let tail = &bytes[bytes.len().saturating_sub(MESSAGE_BYTES)..];
         let text = String::from_utf8_lossy(tail);
@@ -255,7 +174,7 @@ impl Crowd {
     ///
     /// # Errors
     /// What stays.
-    pub fn take_down(self) -> Result<(), UndoReport> {
+    pub fn take_down(&mut self) -> Result<(), UndoReport> {
         let report = self.scope.undo();
         if report.is_clean() { Ok(()) } else { Err(report) }
     }
@@ -269,16 +188,20 @@ impl Drop for Crowd {
 }
 
 /// What the making of a crowd needs.
-struct Draft<'a> {
-    setting: &'a Setting<'a>,
+struct CrowdBuilder<'a> {
+    setting: &'a SharedSettings<'a>,
     scope: &'a mut Scope,
 }
 
-type Parts = (Utf8PathBuf, Groups, Gate, Vec<Container>);
+type Parts = (Utf8PathBuf, Groups, Vec<Container>);
 
-impl Draft<'_> {
-    fn make(&mut self, wanted: &[Wanted], stopped: &dyn Fn() -> bool) -> Result<Parts, ContainerError> {
-        allow_descriptors(wanted.len() as u64 + OTHER_DESCRIPTORS);
+impl CrowdBuilder<'_> {
+    fn make(
+        &mut self,
+        wanted: &[ContainerSpec],
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<Parts, ContainerError> {
+        host::process::allow_descriptors(DESCRIPTORS * wanted.len() as u64 + OTHER_DESCRIPTORS);
         let tree = create_tree::<TreeError>(self.scope, self.setting.work_dir).map_err(|error| error.0)?;
         let (lower, shared) = (tree.join("lower"), tree.join("shared"));
         for folder in [&lower, &shared, &tree.join("state")] {
@@ -292,7 +215,6 @@ impl Draft<'_> {
             let path = root::within(&lower, place.as_str());
             std::fs::create_dir_all(&path).map_err(failed("making the directory", &path))?;
         }
-        let gate = Gate::make(&shared)?;
         let mut containers = Vec::with_capacity(wanted.len());
         for one in wanted {
             if stopped() {
@@ -305,7 +227,7 @@ impl Draft<'_> {
         for one in wanted {
             self.configure(&tree, &common, &groups, one)?;
         }
-        Ok((tree, groups, gate, containers))
+        Ok((tree, groups, containers))
     }
 
     /// Directories and the overlay of a container.
@@ -313,7 +235,7 @@ impl Draft<'_> {
         &mut self,
         tree: &Utf8Path,
         lower: &Utf8Path,
-        one: &Wanted,
+        one: &ContainerSpec,
     ) -> Result<Container, ContainerError> {
         let folder = tree.join(&one.name);
         let (upper, work) = (one.home.join("upper"), one.home.join("work"));
@@ -321,14 +243,10 @@ impl Draft<'_> {
         for path in own.iter().chain([&upper, &work, &one.home.join("data")]) {
             std::fs::create_dir_all(path).map_err(failed("making the directory", path))?;
         }
-        for (name, bytes) in &one.files {
-            let path = folder.join("own").join(name);
-            std::fs::write(&path, bytes).map_err(failed("writing", &path))?;
-        }
         let target = folder.join("rootfs");
         let source = format!("loadline-{}", random_word());
         let on_stack = overlay_data(lower, &upper, &work);
-        // for a file system that cannot hold an upper layer (betrfs)
+        // for a file system that overlayfs refuses as an upper layer
         let beside = overlay_data(lower, &folder.join("upper"), &folder.join("work"));
         let mount =
             Resource::Mount { target: target.clone(), source: source.clone(), fs_type: "overlay".into() };
@@ -342,7 +260,7 @@ impl Draft<'_> {
             }
             .map_err(failed("mounting the overlay at", &target))
         })?;
-        Ok(Container { name: one.name.clone(), folder, memory_bytes: one.memory_bytes, process: None })
+        Ok(Container { name: one.name.clone(), folder, memory_bytes: one.memory_bytes })
     }
 
     /// Writes a container's configuration.
@@ -351,14 +269,14 @@ impl Draft<'_> {
         tree: &Utf8Path,
         common: &[Mount],
         groups: &Groups,
-        one: &Wanted,
+        one: &ContainerSpec,
     ) -> Result<(), ContainerError> {
         let folder = tree.join(&one.name);
         let mut mounts = common.to_vec();
         mounts.push(Mount::bind(folder.join("own"), OWN, false));
         mounts.push(Mount::bind(one.home.join("data"), DATA, false));
         mounts.extend(one.mounts.iter().cloned());
-        let config = Config::new(Given {
+        let config = Config::new(ContainerParams {
             hostname: one.name.clone(),
             root: folder.join("rootfs"),
             args: &one.args,
@@ -404,17 +322,6 @@ fn overlay_data(lower: &Utf8Path, upper: &Utf8Path, work: &Utf8Path) -> std::ffi
     let text = format!("lowerdir={},upperdir={},workdir={}", plain(lower), plain(upper), plain(work));
     // no path of the system holds a zero byte
     std::ffi::CString::new(text).unwrap_or_default()
-}
-
-/// One descriptor for each container; the usual soft limit is 1,024.
-fn allow_descriptors(number: u64) {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < number) {
-        limit.current = limit.maximum.map(|most| most.min(number));
-        // a refusal shows as EMFILE when the limit is met
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
 }
 
 /// The living process of that number, pinned.

@@ -35,7 +35,7 @@ pub fn main() -> Option<u8> {
     Some(match ended {
         Ok(()) => 0,
         Err(message) => {
-            eprintln!("loadline: {message}");
+            host::note!("loadline: {message}");
             1
         }
     })

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::bring_up::{Found, Rig};
+use crate::bring_up::{BringUpOutcome, Worker};
 use crate::error::CrashError;
 use crate::history::{History, State};
 use crate::oracle::{Breach, Kind, Timeline, Weakness, Window, check};
@@ -16,7 +16,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(200);
 
 /// What came of a state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Judged {
+pub(crate) struct StateVerdict {
     /// What is wrong, worst first.
     pub(crate) breaches: Vec<Breach>,
     /// What follows a known weakness of the file system.
@@ -46,13 +46,13 @@ impl<'a> Judge<'a> {
     }
 
     /// Brings a state up and judges it.
-    pub(crate) fn judge(&self, rig: &mut Rig, state: &State) -> Result<Judged, CrashError> {
+    pub(crate) fn judge(&self, rig: &mut Worker, state: &State) -> Result<StateVerdict, CrashError> {
         let found = rig.bring_up(self.blocks(state).into_iter())?;
         Ok(self.judge_found(found, self.history.recording().progress_at(state.cut)))
     }
 
-    fn judge_found(&self, found: Found, progress: Progress) -> Judged {
-        let Found { tree, mut breaches, output } = found;
+    fn judge_found(&self, found: BringUpOutcome, progress: Progress) -> StateVerdict {
+        let BringUpOutcome { tree, mut breaches, output } = found;
         let mut lost_as_expected = false;
         if let (Some(timeline), Some(tree)) = (self.timeline, &tree) {
             let contract = self.history.contract();
@@ -74,7 +74,7 @@ impl<'a> Judge<'a> {
         breaches.sort_by_key(|breach| breach.kind);
         let is_known = |breach: &Breach| breach.weakness.is_some_and(|w| self.forgiven.contains(&w));
         let (known, breaches) = breaches.into_iter().partition(is_known);
-        Judged { breaches, known, lost_as_expected, output }
+        StateVerdict { breaches, known, lost_as_expected, output }
     }
 }
 
@@ -95,10 +95,10 @@ impl Limits<'_> {
 pub(crate) fn explore(
     judge: &Judge<'_>,
     states: &[State],
-    rigs: &mut [Rig],
+    rigs: &mut [Worker],
     limits: &Limits<'_>,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<HashMap<usize, Judged>, CrashError> {
+) -> Result<HashMap<usize, StateVerdict>, CrashError> {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let mut judged = HashMap::new();

@@ -106,7 +106,7 @@ impl<'a> History<'a> {
         }
         let raises = vec![Vec::new(); lbas.len()];
         let mut history = History { recording, contract, lbas, versions, raises, windows: Vec::new() };
-        Promises::new(&index).follow(&mut history);
+        PersistenceTracker::new(&index).follow(&mut history);
         history
     }
 
@@ -321,7 +321,7 @@ pub(crate) fn version_in(state: &State, open: &Open) -> u32 {
 }
 
 /// Follows the events and raises floors.
-struct Promises<'i> {
+struct PersistenceTracker<'i> {
     index: &'i HashMap<u64, u32>,
     /// Completed writes that are not known to be durable.
     acked: Vec<u32>,
@@ -331,9 +331,9 @@ struct Promises<'i> {
     sent: u32,
 }
 
-impl<'i> Promises<'i> {
-    fn new(index: &'i HashMap<u64, u32>) -> Promises<'i> {
-        Promises { index, acked: Vec::new(), covered: HashMap::new(), sent: 0 }
+impl<'i> PersistenceTracker<'i> {
+    fn new(index: &'i HashMap<u64, u32>) -> PersistenceTracker<'i> {
+        PersistenceTracker { index, acked: Vec::new(), covered: HashMap::new(), sent: 0 }
     }
 
     fn follow(mut self, history: &mut History<'_>) {

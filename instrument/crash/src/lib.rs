@@ -22,6 +22,8 @@ pub mod database;
 mod describe;
 mod error;
 mod explore;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod history;
 mod options;
 pub mod oracle;
@@ -36,4 +38,4 @@ pub mod workload;
 pub use error::CrashError;
 pub use options::{CrashOptions, Custom, Load};
 pub use run::{Progress, run};
-pub use verdict::{Outcome, Smallest, Verdict};
+pub use verdict::{MinimalCase, Outcome, Verdict};

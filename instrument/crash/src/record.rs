@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
 
-use blockdev::record::{Reader, What};
+use blockdev::record::{EventKind, Reader};
 use blockdev::{AttachOptions, Attached};
 use camino::Utf8Path;
 use host::{Host, ProcessId};
@@ -174,7 +174,7 @@ fn work(load: &mut Load, stack: &MountedStack, ssd: &Attached) -> Result<(), Cra
 }
 
 /// Reads a device's recording: the base image up to its mark, then events up to the end's.
-fn read(path: &Utf8Path, mut events: Events) -> Result<Recording, CrashError> {
+pub(crate) fn read(path: &Utf8Path, mut events: Events) -> Result<Recording, CrashError> {
     let reader = Reader::open(path)?;
     events.recording.blocks = reader.device_bytes() / BLOCK as u64;
     for event in reader {
@@ -193,7 +193,7 @@ enum Open {
 }
 
 /// Turns a device's events into a recording.
-struct Events {
+pub(crate) struct Events {
     recording: Recording,
     begun: bool,
     /// Before the base: writes that have not completed.
@@ -206,7 +206,7 @@ struct Events {
 }
 
 impl Events {
-    fn new(setup: usize, contract: Contract) -> Events {
+    pub(crate) fn new(setup: usize, contract: Contract) -> Events {
         let mut recording = Recording::new(u64::MAX);
         recording.base_progress.begun = setup;
         recording.base_progress.returned = setup;
@@ -221,29 +221,29 @@ impl Events {
     }
 
     /// Whether this was the end.
-    fn take(&mut self, what: What) -> bool {
+    fn take(&mut self, what: EventKind) -> bool {
         match what {
-            What::Write { id, offset, data, fua } => {
+            EventKind::Write { id, offset, data, fua } => {
                 let contents =
                     data.chunks(BLOCK).map(|block| self.recording.contents.intern(block)).collect();
                 self.write(id, offset / BLOCK as u64, contents, fua);
             }
-            What::Discard { id, offset, length } | What::WriteZeroes { id, offset, length } => {
+            EventKind::Discard { id, offset, length } | EventKind::WriteZeroes { id, offset, length } => {
                 let blocks = (length / BLOCK as u64) as usize;
                 self.write(id, offset / BLOCK as u64, vec![ContentId::ZERO; blocks], false);
             }
-            What::Flush { id } if self.begun => {
+            EventKind::Flush { id } if self.begun => {
                 let flush = self.recording.flush(id, None);
                 self.open.insert(id, Open::Flush(flush));
             }
-            What::Flush { id } => {
+            EventKind::Flush { id } => {
                 self.open.insert(id, Open::Ignored);
             }
             // it completes at once, and what is submitted from here on belongs to the next epoch
-            What::Barrier { .. } => self.epoch = self.epoch.map(|epoch| epoch + 1),
-            What::Complete { id, errno } => self.complete(id, errno == 0),
-            What::Mark { text } => return self.mark(&text),
-            What::PowerCut => return true,
+            EventKind::Barrier { .. } => self.epoch = self.epoch.map(|epoch| epoch + 1),
+            EventKind::Complete { id, errno } => self.complete(id, errno == 0),
+            EventKind::Mark { text } => return self.mark(&text),
+            EventKind::PowerCut => return true,
         }
         false
     }
@@ -335,19 +335,19 @@ mod tests {
     #[test]
     fn the_base_is_what_had_completed_and_the_rest_follows() {
         let mut b = Events::new(2, Contract::default());
-        let mark = |text: &str| What::Mark { text: text.into() };
-        let write = |id, lba: u64, byte| What::Write {
+        let mark = |text: &str| EventKind::Mark { text: text.into() };
+        let write = |id, lba: u64, byte| EventKind::Write {
             id,
             offset: lba * BLOCK as u64,
             data: block(byte),
             fua: lba == 7,
         };
-        let done = |id| What::Complete { id, errno: 0 };
-        let discard = What::Discard { id: 3, offset: 0, length: 2 * BLOCK as u64 };
+        let done = |id| EventKind::Complete { id, errno: 0 };
+        let discard = EventKind::Discard { id: 3, offset: 0, length: 2 * BLOCK as u64 };
         let before = [write(1, 0, 1), write(2, 5, 2), done(1), done(2), discard, done(3)];
-        let early = [write(4, 6, 4), What::Flush { id: 5 }, mark("base"), done(5), done(4), mark("b 2")];
-        let after = [write(6, 5, 6), What::Flush { id: 7 }, done(6), done(7), mark("r 2")];
-        let failed = [write(8, 7, 8), What::Complete { id: 8, errno: 5 }];
+        let early = [write(4, 6, 4), EventKind::Flush { id: 5 }, mark("base"), done(5), done(4), mark("b 2")];
+        let after = [write(6, 5, 6), EventKind::Flush { id: 7 }, done(6), done(7), mark("r 2")];
+        let failed = [write(8, 7, 8), EventKind::Complete { id: 8, errno: 5 }];
         for what in before.into_iter().chain(early).chain(after).chain(failed) {
             assert!(!b.take(what));
         }
@@ -377,11 +377,20 @@ mod tests {
     fn flushes_that_only_order_end_epochs() {
         let contract = Contract { order_only: true, ..Contract::new(ssd::Regime::Streams, false) };
         let mut e = Events::new(0, contract);
-        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
-        let done = |id| What::Complete { id, errno: 0 };
-        let mark = What::Mark { text: "base".into() };
-        let all =
-            [mark, write(1), done(1), What::Flush { id: 2 }, write(3), done(2), write(4), done(3), done(4)];
+        let write = |id| EventKind::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
+        let done = |id| EventKind::Complete { id, errno: 0 };
+        let mark = EventKind::Mark { text: "base".into() };
+        let all = [
+            mark,
+            write(1),
+            done(1),
+            EventKind::Flush { id: 2 },
+            write(3),
+            done(2),
+            write(4),
+            done(3),
+            done(4),
+        ];
         all.into_iter().for_each(|what| assert!(!e.take(what)));
         let epochs: Vec<_> = e.recording.writes.iter().map(|write| write.epochs[0]).collect();
         // write 3 was on its way beside the flush: it is taken to come before what follows the flush
@@ -391,11 +400,11 @@ mod tests {
     #[test]
     fn epoch_boundaries_order_and_flushes_make_durable() {
         let mut e = Events::new(0, Contract::new(ssd::Regime::Streams, false));
-        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
-        let done = |id| What::Complete { id, errno: 0 };
-        let mark = What::Mark { text: "base".into() };
-        let log = [mark, write(1), done(1), What::Barrier { id: 2 }, done(2)];
-        let commit = [write(3), done(3), What::Flush { id: 4 }, done(4), write(5)];
+        let write = |id| EventKind::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
+        let done = |id| EventKind::Complete { id, errno: 0 };
+        let mark = EventKind::Mark { text: "base".into() };
+        let log = [mark, write(1), done(1), EventKind::Barrier { id: 2 }, done(2)];
+        let commit = [write(3), done(3), EventKind::Flush { id: 4 }, done(4), write(5)];
         log.into_iter().chain(commit).for_each(|what| assert!(!e.take(what)));
         let epochs: Vec<_> = e.recording.writes.iter().map(|write| write.epochs[0]).collect();
         assert_eq!(epochs, [Some((0, 0)), Some((0, 1)), Some((0, 1))]);

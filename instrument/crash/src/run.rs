@@ -9,10 +9,10 @@ use camino::{Utf8Path, Utf8PathBuf};
 use host::Host;
 use journal::{Journal, PrivateTree};
 
-use crate::bring_up::{Pristine, Rig, System};
+use crate::bring_up::{BaseImage, System, Worker};
 use crate::describe::Describer;
 use crate::error::CrashError;
-use crate::explore::{Judge, Judged, Limits, explore};
+use crate::explore::{Judge, Limits, StateVerdict, explore};
 use crate::history::{History, State};
 use crate::options::{CrashOptions, Load};
 use crate::oracle::{Kind, Timeline, Weakness};
@@ -20,7 +20,7 @@ use crate::record::{Recorded, record};
 use crate::recording::Recording;
 use crate::shrink::shrink;
 use crate::states::{Plan, plan};
-use crate::verdict::{Smallest, Verdict};
+use crate::verdict::{MinimalCase, Verdict};
 use crate::workload::{Op, Script};
 
 /// Longest that a failing state is shrunk.
@@ -159,24 +159,24 @@ impl Check<'_> {
         Ok(verdict)
     }
 
-    fn rigs(&self, recording: &Recording, states: usize) -> Result<Vec<Rig>, CrashError> {
+    fn rigs(&self, recording: &Recording, states: usize) -> Result<Vec<Worker>, CrashError> {
         let bytes = |id| recording.contents.get(id).to_vec();
         let filled: BTreeMap<u64, Vec<u8>> =
             recording.base.iter().map(|(lba, id)| (*lba, bytes(*id))).collect();
-        let pristine = Arc::new(Pristine::new(recording.blocks, &filled));
+        let pristine = Arc::new(BaseImage::new(recording.blocks, &filled));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = if self.options.jobs == 0 { cores } else { self.options.jobs };
         let jobs = jobs.min(self.system.jobs_max()).clamp(1, states.max(1));
-        (0..jobs).map(|i| Rig::new(self.journal, self.place.path(), i, self.system, &pristine)).collect()
+        (0..jobs).map(|i| Worker::new(self.journal, self.place.path(), i, self.system, &pristine)).collect()
     }
 
     fn smallest(
         &self,
         (state, kind): (&State, Kind),
-        rig: &mut Rig,
+        rig: &mut Worker,
         describer: &Describer<'_>,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Smallest, CrashError> {
+    ) -> Result<MinimalCase, CrashError> {
         let (until, mut tried, mut failure) = (Instant::now() + SHRINK_MAX, 0, None);
         let limits = Limits { until: Some(until), stop: self.stop };
         let small = shrink(self.judge.history, state.clone(), &mut |state| {
@@ -213,8 +213,8 @@ impl Check<'_> {
         &self,
         dir: &Utf8Path,
         state: &State,
-        smallest: &Smallest,
-        rig: &mut Rig,
+        smallest: &MinimalCase,
+        rig: &mut Worker,
     ) -> Result<Utf8PathBuf, CrashError> {
         std::fs::create_dir_all(dir).map_err(CrashError::io(format!("make {dir}")))?;
         let image = dir.join("state.img");
@@ -235,7 +235,7 @@ fn figures(
     recorded: &Recorded,
     history: &History<'_>,
     plan: &Plan,
-    judged: &std::collections::HashMap<usize, Judged>,
+    judged: &std::collections::HashMap<usize, StateVerdict>,
 ) -> Verdict {
     let recording = history.recording();
     let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
@@ -268,7 +268,7 @@ fn figures(
 /// The state with the worst breach, of these the one that has lost least.
 fn worst<'s>(
     states: &'s [State],
-    judged: &std::collections::HashMap<usize, Judged>,
+    judged: &std::collections::HashMap<usize, StateVerdict>,
 ) -> Option<(&'s State, Kind)> {
     let failing = judged.iter().filter_map(|(i, judged)| Some((*i, judged.breaches.first()?.kind)));
     failing

@@ -61,7 +61,7 @@ pub struct Verdict {
     /// Whether nothing was known of what had been synced.
     pub only_consistency: bool,
     /// The smallest failing case.
-    pub smallest: Option<Smallest>,
+    pub smallest: Option<MinimalCase>,
 }
 
 /// What a verdict amounts to.
@@ -93,7 +93,7 @@ impl Verdict {
 
 /// The smallest failing case.
 #[derive(Clone, Debug, Default)]
-pub struct Smallest {
+pub struct MinimalCase {
     /// The worst that is wrong.
     pub kind: Kind,
     /// All that is wrong.
@@ -217,7 +217,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl fmt::Display for Smallest {
+impl fmt::Display for MinimalCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "smallest case: the file system {}", self.kind.what())?;
         self.breaches.iter().try_for_each(|breach| writeln!(f, "  found     {breach}"))?;

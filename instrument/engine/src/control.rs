@@ -31,6 +31,11 @@ impl Control {
         Control { slices: Some(Slices::new()), ..Control::default() }
     }
 
+    /// A handle on a run that is granted times ([`Control::turn`]). Its length is the sum of them.
+    pub fn in_turns() -> Control {
+        Control { slices: Some(Slices::timed()), ..Control::default() }
+    }
+
     /// A handle on a run that writes down when each thread did what.
     pub fn with_diaries() -> Control {
         Control { diaries: Some(Diaries::default()), ..Control::default() }
@@ -59,6 +64,18 @@ impl Control {
     pub fn slice(&self, operations: u64) -> Slice {
         let Some(slices) = self.slices.as_ref().filter(|_| !self.stopped()) else { return Slice::Over };
         let begin_ns = slices.grant(operations);
+        if self.until_done(slices) {
+            Slice::Done { begin_ns, end_ns: slices.ended_ns() }
+        } else {
+            Slice::Over
+        }
+    }
+
+    /// Of a run in turns: grants so many nanoseconds and waits until every lane has ended its operation of then. One caller at a
+    /// time, after [`Control::ready_for_slices`]. The last turn of a run does not come back: the run ends.
+    pub fn turn(&self, nanoseconds: u64) -> Slice {
+        let Some(slices) = self.slices.as_ref().filter(|_| !self.stopped()) else { return Slice::Over };
+        let begin_ns = slices.grant_time(nanoseconds);
         if self.until_done(slices) {
             Slice::Done { begin_ns, end_ns: slices.ended_ns() }
         } else {

@@ -4,12 +4,12 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use workload::{DataPool, DataSpec, Fileset, Layout};
+use workload::{Contents, DataPool, DataSpec, Fileset, Layout};
 
 use crate::aligned::AlignedBuffer;
 use crate::control::Control;
 use crate::error::Error;
-use crate::ground::{Ground, Making};
+use crate::file_space::{FileSpace, NewFile};
 
 /// Files are written in pieces of this size, as Filebench does.
 const PIECE_BYTES: usize = 1 << 20;
@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// How the files of a fileset are made.
 pub struct Creation<'a> {
     /// Where they are.
-    pub ground: Ground<'a>,
+    pub ground: FileSpace<'a>,
     /// The run's seed.
     pub seed: u64,
     /// What the files hold.
@@ -142,6 +142,9 @@ impl<'a> Writer<'a> {
             }
         }
         let mut file = self.open(&path, true)?;
+        if fileset.contents != Contents::Data {
+            return self.reserve(&file, fileset.contents, size);
+        }
         let mut left = size;
         while left > 0 {
             let data = self.data.next(&mut self.pool, left.min(PIECE_BYTES as u64) as usize);
@@ -154,7 +157,19 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn open(&self, path: &CStr, create: bool) -> Result<Making<'a>, Error> {
+    /// Makes room for a file that the load itself fills.
+    fn reserve(&self, file: &NewFile<'_>, contents: Contents, size: u64) -> Result<(), Error> {
+        match contents {
+            Contents::Data | Contents::Empty => Ok(()),
+            Contents::Hole => file.truncate(size).map_err(|error| self.fail("cannot extend", error)),
+            Contents::Allocated | Contents::AllocatedBeyondEnd => {
+                let keep_size = contents == Contents::AllocatedBeyondEnd;
+                file.allocate(size, keep_size).map_err(|error| self.fail("cannot allocate", error))
+            }
+        }
+    }
+
+    fn open(&self, path: &CStr, create: bool) -> Result<NewFile<'a>, Error> {
         let opened = self.creation.ground.open(path, create);
         opened.map_err(|error| self.fail("cannot create file", error))
     }

@@ -49,21 +49,21 @@ impl Diaries {
     }
 
     /// A pen for the calling thread.
-    pub(crate) fn pen(&self) -> Pen<'_> {
+    pub(crate) fn pen(&self) -> DiaryWriter<'_> {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        Pen { diaries: self, diary: ThreadDiary { tid, entries: Vec::new() }, left: 0 }
+        DiaryWriter { diaries: self, diary: ThreadDiary { tid, entries: Vec::new() }, left: 0 }
     }
 }
 
 /// What a thread writes with; what it wrote is handed over when it is dropped.
 #[derive(Debug)]
-pub struct Pen<'r> {
+pub struct DiaryWriter<'r> {
     diaries: &'r Diaries,
     diary: ThreadDiary,
     left: usize,
 }
 
-impl Pen<'_> {
+impl DiaryWriter<'_> {
     /// Writes one execution down.
     pub(crate) fn write(&mut self, line: usize, start_ns: u64, end_ns: u64) {
         if end_ns.saturating_sub(start_ns) < SHORT_NS {
@@ -80,7 +80,7 @@ impl Pen<'_> {
     }
 }
 
-impl Drop for Pen<'_> {
+impl Drop for DiaryWriter<'_> {
     fn drop(&mut self) {
         self.diaries.done().push(std::mem::take(&mut self.diary));
     }

@@ -1,7 +1,7 @@
 //! Flowops on files and directories as such: open, create, close, delete, stat, list.
 
 use crate::fileset::Start;
-use crate::lane::{Did, Fault, Lane, Slot};
+use crate::lane::{Lane, OpResult, RunFault, Slot};
 use crate::program::Op;
 use crate::target::{OpenHow, Target};
 
@@ -17,8 +17,8 @@ macro_rules! start_of {
 }
 
 impl<T: Target> Lane<'_, T> {
-    fn fileset_of(&self, op: &Op) -> Result<usize, Box<Fault>> {
-        op.flow.fileset.ok_or_else(|| Fault::boxed("it needs a filesetname= or filename="))
+    fn fileset_of(&self, op: &Op) -> Result<usize, Box<RunFault>> {
+        op.flow.fileset.ok_or_else(|| RunFault::boxed("it needs a filesetname= or filename="))
     }
 
     fn how(&self, op: &Op, fileset: usize, create: bool) -> OpenHow {
@@ -45,26 +45,28 @@ impl<T: Target> Lane<'_, T> {
 
     /// The slot of a flowop that needs an open file; opens one when the slot is empty and the flowop names a fileset.
     #[inline]
-    pub(crate) async fn open_slot(&mut self, op: &Op) -> Result<Result<usize, Did>, Box<Fault>> {
+    pub(crate) async fn open_slot(&mut self, op: &Op) -> Result<Result<usize, OpResult>, Box<RunFault>> {
         let slot = self.slot_number(op);
         if self.slots[slot].file.is_some() {
             return Ok(Ok(slot));
         }
         if op.flow.fileset.is_some() {
             return Ok(match self.open_into(op, slot).await? {
-                Did::Done(_) => Ok(slot),
+                OpResult::Done(_) => Ok(slot),
                 other => Err(other),
             });
         }
         if self.slots[slot].starved {
-            return Ok(Err(Did::Starved));
+            return Ok(Err(OpResult::Starved));
         }
-        Err(Fault::boxed(format!("file slot fd={slot} is not open, and no filesetname= says what to open")))
+        Err(RunFault::boxed(format!(
+            "file slot fd={slot} is not open, and no filesetname= says what to open"
+        )))
     }
 
     /// Opens the next existing file into a slot.
     #[inline]
-    async fn open_into(&mut self, op: &Op, slot: usize) -> Result<Did, Box<Fault>> {
+    async fn open_into(&mut self, op: &Op, slot: usize) -> Result<OpResult, Box<RunFault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let how = self.how(op, index, false);
@@ -79,7 +81,7 @@ impl<T: Target> Lane<'_, T> {
                 return Err(error.into());
             }
         }
-        Ok(Did::Done(0))
+        Ok(OpResult::Done(0))
     }
 
     #[inline]
@@ -90,7 +92,7 @@ impl<T: Target> Lane<'_, T> {
         fileset: usize,
         file: u64,
         how: OpenHow,
-    ) -> Result<(), Box<Fault>> {
+    ) -> Result<(), Box<RunFault>> {
         let alignment = if how.direct { self.target.direct_alignment(&open).await } else { 1 };
         self.slots[slot] =
             Slot { file: Some(open), of: Some((fileset, file)), position: 0, alignment, starved: false };
@@ -98,19 +100,19 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn open_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn open_file(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = self.slot_number(op);
         if self.slots[slot].file.is_some() {
-            return Err(Fault::boxed(format!("file slot fd={slot} is already open: close it first")));
+            return Err(RunFault::boxed(format!("file slot fd={slot} is already open: close it first")));
         }
         self.open_into(op, slot).await
     }
 
     #[inline]
-    pub(crate) async fn create_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn create_file(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = self.slot_number(op);
         if self.slots[slot].file.is_some() {
-            return Err(Fault::boxed(format!("file slot fd={slot} is already open: close it first")));
+            return Err(RunFault::boxed(format!("file slot fd={slot} is already open: close it first")));
         }
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
@@ -123,7 +125,7 @@ impl<T: Target> Lane<'_, T> {
             Ok(open) => {
                 fileset.created(file);
                 self.fill_slot(slot, open, index, file, how).await?;
-                Ok(Did::Done(0))
+                Ok(OpResult::Done(0))
             }
             Err(error) => {
                 fileset.not_created(file);
@@ -133,35 +135,35 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn close_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn close_file(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let number = self.slot_number(op);
         let slot = &mut self.slots[number];
         let Some(file) = slot.file.take() else {
             if std::mem::take(&mut slot.starved) {
-                return Ok(Did::Starved);
+                return Ok(OpResult::Starved);
             }
-            return Err(Fault::boxed(format!("file slot fd={number} is not open")));
+            return Err(RunFault::boxed(format!("file slot fd={number} is not open")));
         };
         let closed = self.target.close(file).await;
         if let Some((fileset, file)) = slot.of {
             self.shared.filesets[fileset].release(file);
         }
         closed?;
-        Ok(Did::Done(0))
+        Ok(OpResult::Done(0))
     }
 
     #[inline]
-    pub(crate) async fn delete_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn delete_file(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = &self.slots[usize::from(op.flow.fd).min(self.slots.len() - 1)];
         let (index, file) = match slot.of {
             Some((index, file)) if op.flow.fd > 0 => {
                 let own = u32::from(slot.file.is_some());
                 if !self.shared.filesets[index].take_out(file, own) {
-                    return Ok(Did::Starved);
+                    return Ok(OpResult::Starved);
                 }
                 (index, file)
             }
-            _ if op.flow.fd > 0 && slot.starved => return Ok(Did::Starved),
+            _ if op.flow.fd > 0 && slot.starved => return Ok(OpResult::Starved),
             _ => {
                 let index = self.fileset_of(op)?;
                 match self.shared.filesets[index].pick_to_delete(start_of!(self, op, index)) {
@@ -174,16 +176,16 @@ impl<T: Target> Lane<'_, T> {
         let unlinked = self.target.unlink(fileset.file_path(file, &mut self.path)).await;
         fileset.deleted(file);
         unlinked?;
-        Ok(Did::Done(0))
+        Ok(OpResult::Done(0))
     }
 
     #[inline]
-    pub(crate) async fn stat_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn stat_file(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         if op.flow.fd > 0
             && let Some(file) = &self.slots[usize::from(op.flow.fd)].file
         {
             self.target.stat_open(file).await?;
-            return Ok(Did::Done(0));
+            return Ok(OpResult::Done(0));
         }
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
@@ -192,10 +194,10 @@ impl<T: Target> Lane<'_, T> {
         };
         let size = self.target.stat(fileset.file_path(file, &mut self.path)).await;
         fileset.release(file);
-        Ok(if size.is_ok() { Did::Done(0) } else { Did::Errored })
+        Ok(if size.is_ok() { OpResult::Done(0) } else { OpResult::Errored })
     }
 
-    pub(crate) async fn make_dir(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn make_dir(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let Some(dir) = fileset.pick_absent_leafdir(start_of!(self, op, index)) else {
@@ -204,10 +206,10 @@ impl<T: Target> Lane<'_, T> {
         let made = self.target.make_dir(fileset.leafdir_path(dir, &mut self.path)).await;
         fileset.set_leafdir(dir, made.is_ok());
         made?;
-        Ok(Did::Done(0))
+        Ok(OpResult::Done(0))
     }
 
-    pub(crate) async fn remove_dir(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn remove_dir(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let Some(dir) = fileset.pick_existing_leafdir(start_of!(self, op, index)) else {
@@ -216,14 +218,14 @@ impl<T: Target> Lane<'_, T> {
         let removed = self.target.remove_dir(fileset.leafdir_path(dir, &mut self.path)).await;
         fileset.set_leafdir(dir, removed.is_err());
         removed?;
-        Ok(Did::Done(0))
+        Ok(OpResult::Done(0))
     }
 
-    pub(crate) async fn list_dir(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn list_dir(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let dir = fileset.pick_dir(start_of!(self, op, index));
         let (_, bytes) = self.target.list_dir(fileset.dir_path(dir, &mut self.path)).await?;
-        Ok(Did::Done(bytes))
+        Ok(OpResult::Done(bytes))
     }
 }

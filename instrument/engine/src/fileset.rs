@@ -29,16 +29,16 @@ pub struct Rotor(AtomicU64);
 /// Filebench's to the letter; with several threads, whose order depends on chance anyway, each sees short runs of
 /// consecutive files.
 #[derive(Debug, Clone, Copy, Default)]
-struct Taken {
+struct RotorTurns {
     next: u64,
     left: u64,
 }
 
 /// A thread's turns of the rotors of one fileset.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Turns {
-    existing: Taken,
-    absent: Taken,
+pub struct RotorCache {
+    existing: RotorTurns,
+    absent: RotorTurns,
 }
 
 /// Turns that a thread takes at once.
@@ -47,12 +47,12 @@ const TURNS: u64 = 8;
 /// Runs of turns without a file after which a pick looks through the whole set instead.
 const EMPTY_RUNS_MAX: u32 = 4;
 
-impl Taken {
+impl RotorTurns {
     /// The next turn; of a set in which every one of `files` is there.
     #[inline]
     fn turn(&mut self, rotor: &Rotor, files: u64) -> u64 {
         if self.left == 0 {
-            *self = Taken { next: rotor.0.fetch_add(TURNS, Relaxed) % files, left: TURNS };
+            *self = RotorTurns { next: rotor.0.fetch_add(TURNS, Relaxed) % files, left: TURNS };
         }
         let file = self.next;
         self.left -= 1;
@@ -66,7 +66,7 @@ impl Taken {
         let mut empty_runs = 0;
         while empty_runs < EMPTY_RUNS_MAX && files > 0 {
             if self.left == 0 {
-                *self = Taken { next: rotor.0.fetch_add(TURNS, Relaxed) % files, left: TURNS };
+                *self = RotorTurns { next: rotor.0.fetch_add(TURNS, Relaxed) % files, left: TURNS };
                 empty_runs += 1;
             }
             let end = (self.next + self.left).min(files);
@@ -88,7 +88,7 @@ impl Taken {
 /// Where a pick starts to look.
 pub enum Start<'a> {
     /// At the rotor that all threads share.
-    Shared(&'a mut Turns),
+    Shared(&'a mut RotorCache),
     /// At a rotor of the thread's own.
     Own(&'a mut u64),
     /// At this file (`indexed`).
@@ -260,7 +260,7 @@ impl LiveFileset {
         set: &BitSet,
         rotor: &Rotor,
         start: Start<'_>,
-        taken: impl Fn(&mut Turns) -> &mut Taken,
+        taken: impl Fn(&mut RotorCache) -> &mut RotorTurns,
         claim: impl Fn(u64) -> bool,
     ) -> Option<u64> {
         match start {
@@ -434,18 +434,18 @@ mod tests {
     #[test]
     fn an_open_file_is_not_deleted_but_the_next_one_is() {
         let set = live(3, 100, true);
-        assert_eq!(set.pick_existing(Start::Shared(&mut Turns::default())), Some(0));
+        assert_eq!(set.pick_existing(Start::Shared(&mut RotorCache::default())), Some(0));
         assert_eq!(set.pick_to_delete(Start::At(0)), Some(1));
         assert_eq!(set.pick_to_delete(Start::At(0)), Some(2));
         assert_eq!(set.pick_to_delete(Start::At(0)), None, "the only file left is open");
         set.release(0);
         assert_eq!(set.pick_to_delete(Start::At(0)), Some(0));
-        assert_eq!(set.pick_existing(Start::Shared(&mut Turns::default())), None);
+        assert_eq!(set.pick_existing(Start::Shared(&mut RotorCache::default())), None);
     }
 
     #[test]
     fn one_rotor_serves_open_stat_and_delete() {
-        let (set, mut turns) = (live(10, 100, true), Turns::default());
+        let (set, mut turns) = (live(10, 100, true), RotorCache::default());
         assert_eq!(set.pick_existing(Start::Shared(&mut turns)), Some(0));
         assert_eq!(set.pick_to_delete(Start::Shared(&mut turns)), Some(1));
         assert_eq!(set.pick_existing(Start::Shared(&mut turns)), Some(2));
@@ -460,12 +460,16 @@ mod tests {
     #[test]
     fn a_created_file_is_its_creators_first() {
         let set = live(4, 0, true);
-        let file = set.pick_absent(Start::Shared(&mut Turns::default())).unwrap();
-        assert_eq!(set.pick_existing(Start::Shared(&mut Turns::default())), None, "not yet there");
+        let file = set.pick_absent(Start::Shared(&mut RotorCache::default())).unwrap();
+        assert_eq!(set.pick_existing(Start::Shared(&mut RotorCache::default())), None, "not yet there");
         set.created(file);
-        assert_eq!(set.pick_to_delete(Start::Shared(&mut Turns::default())), None, "open at its creator's");
+        assert_eq!(
+            set.pick_to_delete(Start::Shared(&mut RotorCache::default())),
+            None,
+            "open at its creator's"
+        );
         set.release(file);
-        assert_eq!(set.pick_to_delete(Start::Shared(&mut Turns::default())), Some(file));
+        assert_eq!(set.pick_to_delete(Start::Shared(&mut RotorCache::default())), Some(file));
         set.deleted(file);
         assert_eq!(set.pick_absent(Start::At(file)), Some(file));
     }
@@ -474,7 +478,7 @@ mod tests {
     #[test]
     fn one_file_serves_many_threads() {
         let set = live(1, 100, true);
-        assert!((0..1000).all(|_| set.pick_existing(Start::Shared(&mut Turns::default())) == Some(0)));
+        assert!((0..1000).all(|_| set.pick_existing(Start::Shared(&mut RotorCache::default())) == Some(0)));
     }
 
     /// Threads open, close, delete and create at random; in the end the sets, the states and a count agree.
@@ -488,20 +492,21 @@ mod tests {
                 for _ in 0..20_000 {
                     match rng.below(4) {
                         0 => {
-                            if let Some(file) = set.pick_to_delete(Start::Shared(&mut Turns::default())) {
+                            if let Some(file) = set.pick_to_delete(Start::Shared(&mut RotorCache::default()))
+                            {
                                 set.deleted(file);
                                 balance -= 1;
                             }
                         }
                         1 => {
-                            if let Some(file) = set.pick_absent(Start::Shared(&mut Turns::default())) {
+                            if let Some(file) = set.pick_absent(Start::Shared(&mut RotorCache::default())) {
                                 set.created(file);
                                 set.release(file);
                                 balance += 1;
                             }
                         }
                         _ => {
-                            if let Some(file) = set.pick_existing(Start::Shared(&mut Turns::default())) {
+                            if let Some(file) = set.pick_existing(Start::Shared(&mut RotorCache::default())) {
                                 assert!(set.exist.contains(file), "a held file was deleted");
                                 set.release(file);
                             }

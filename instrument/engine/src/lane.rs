@@ -6,15 +6,17 @@
 
 use std::io;
 
+use stats::Histogram;
 use workload::data::DataPool;
 use workload::{Draws, EndMode, Kind, Rng};
 
 use crate::aligned::AlignedBuffer;
 use crate::error::remedy;
-use crate::fileset::Turns;
+use crate::fileset::RotorCache;
 use crate::program::{Instruction, Op, Program};
 use crate::record::{Recorder, Timing};
 use crate::shared::Shared;
+use crate::slices::Slices;
 use crate::target::Target;
 
 /// Position of a slot whose next sequential transfer is at the file's end.
@@ -43,7 +45,7 @@ impl<F> Default for Slot<F> {
 }
 
 /// What an execution of a flowop came to.
-pub(crate) enum Did {
+pub(crate) enum OpResult {
     /// It was done, and moved this many bytes.
     Done(u64),
     /// There was nothing to do it on.
@@ -60,26 +62,26 @@ pub(crate) enum Did {
 
 /// A failure that ends the run. Passed around in a box, so that the result of a flowop stays in two registers.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct RunFault {
     /// What failed.
     pub what: String,
 }
 
-impl Fault {
+impl RunFault {
     #[cold]
-    pub(crate) fn boxed(what: impl Into<String>) -> Box<Fault> {
-        Box::new(Fault { what: what.into() })
+    pub(crate) fn boxed(what: impl Into<String>) -> Box<RunFault> {
+        Box::new(RunFault { what: what.into() })
     }
 }
 
-impl From<io::Error> for Box<Fault> {
+impl From<io::Error> for Box<RunFault> {
     #[cold]
-    fn from(error: io::Error) -> Box<Fault> {
+    fn from(error: io::Error) -> Box<RunFault> {
         let hint = match error.raw_os_error() {
             Some(libc::EINVAL) => "; with directio, sizes must be multiples of the device's block",
             _ => remedy(&error),
         };
-        Fault::boxed(format!("{error}{hint}"))
+        RunFault::boxed(format!("{error}{hint}"))
     }
 }
 
@@ -93,7 +95,7 @@ pub enum LaneEnd {
     /// The run's number of operations was reached.
     OpsReached,
     /// A flowop failed.
-    Failed(Box<Fault>),
+    Failed(Box<RunFault>),
 }
 
 /// One execution of a thread's program.
@@ -106,6 +108,10 @@ pub struct Lane<'r, T: Target> {
     /// Number of this lane among the instances of its thread definition, over all processes.
     pub(crate) instance: usize,
     pub(crate) timing: Timing,
+    /// Of a run in turns: nanoseconds in which it waited for them; its own clock is so much behind the target's.
+    pub(crate) waited_ns: u64,
+    /// The end of the run, on the target's clock; in a run in turns `timing` has that of the turn, when it comes before.
+    pub(crate) end_ns: u64,
     /// For messages: thread name and instance.
     pub(crate) label: String,
     pub(crate) draws: Draws,
@@ -116,7 +122,7 @@ pub struct Lane<'r, T: Target> {
     /// The `opennext` rotors over the files of each fileset.
     pub(crate) own_rotors: Vec<u64>,
     /// Turns taken ahead of time from the shared rotors, of each fileset.
-    pub(crate) turns: Vec<Turns>,
+    pub(crate) turns: Vec<RotorCache>,
     pub(crate) read_buffer: AlignedBuffer,
     pub(crate) write_buffer: AlignedBuffer,
     pub(crate) write_position: usize,
@@ -125,6 +131,8 @@ pub struct Lane<'r, T: Target> {
     pub(crate) recorder: Recorder<'r>,
     /// How late the present cycle began, when the load is paced.
     pub(crate) lag_ns: Option<u64>,
+    /// How late the thread woke from its waits for due times, in nanoseconds.
+    pub(crate) late: Option<Box<Histogram>>,
     /// Operations and bytes of each flowop since the start, kept when some flowop looks at them.
     pub(crate) done: Vec<(u64, u64)>,
     /// What each limiter has been charged for.
@@ -136,9 +144,17 @@ pub struct Lane<'r, T: Target> {
 }
 
 impl<'r, T: Target> Lane<'r, T> {
-    /// Runs until the lane is done or the run is over, then closes its files.
+    /// Waits for the begin of the load, runs until the lane is done or the run is over, then closes its files. (What a lane
+    /// did before the begin would be in no record.)
     pub async fn run(&mut self) -> LaneEnd {
-        let end = self.passes().await;
+        self.target.sleep_until(self.timing.begin_ns).await;
+        let turns = self.shared.control.slices().filter(|slices| slices.is_timed());
+        let begins = match turns {
+            Some(turns) => self.next_turn(turns, self.timing.begin_ns).await,
+            None => true,
+        };
+        let end = if begins { self.passes().await } else { LaneEnd::Stopped };
+        turns.inspect(|turns| turns.depart());
         let now = self.target.now();
         self.recorder.finish(now);
         for slot in 0..self.slots.len() {
@@ -156,12 +172,21 @@ impl<'r, T: Target> Lane<'r, T> {
     }
 
     async fn passes(&mut self) -> LaneEnd {
+        // In slices the first operation comes before the first grant.
+        if self.shared.ops_left.is_some() && self.shared.control.slices().is_none() {
+            self.quota = self.shared.claim_ops();
+            if self.quota == 0 {
+                return LaneEnd::OpsReached;
+            }
+        }
         let mut loops: Vec<u64> = Vec::new();
         let program = self.program;
         let mut start = self.target.now();
         loop {
             if self.shared.pace.is_some() {
-                self.pace().await;
+                if !self.pace().await {
+                    return LaneEnd::Stopped;
+                }
                 start = self.target.now();
             }
             let mut counter = 0;
@@ -211,7 +236,7 @@ impl<'r, T: Target> Lane<'r, T> {
         };
         let now = self.target.now();
         let worked = match did {
-            Did::Done(bytes) => {
+            OpResult::Done(bytes) => {
                 self.completed(op, index, *start, now, bytes);
                 if op.is_io && self.shared.counts_ops() && !self.spend() {
                     return self.granted(now, start).await;
@@ -222,9 +247,47 @@ impl<'r, T: Target> Lane<'r, T> {
         };
         *start = now;
         if now >= self.timing.deadline_ns || self.shared.control.stopped() {
-            return Err(LaneEnd::Stopped);
+            return self.time_is_up(now, start).await.map(|()| worked);
         }
         Ok(worked)
+    }
+
+    /// The end, but for a run in turns of which it is the end of one.
+    #[cold]
+    async fn time_is_up(&mut self, now: u64, start: &mut u64) -> Result<(), LaneEnd> {
+        let turns = self.shared.control.slices().filter(|slices| slices.is_timed());
+        if let Some(turns) = turns
+            && now < self.end_ns
+            && self.next_turn(turns, now).await
+        {
+            *start = self.target.now();
+            return Ok(());
+        }
+        Err(LaneEnd::Stopped)
+    }
+
+    /// Waits for the next turn, from `now` on; the lane's clock stands still. False: the run is over.
+    async fn next_turn(&mut self, turns: &Slices, now: u64) -> bool {
+        turns.park(now);
+        let mut resumes = now;
+        while resumes >= turns.until_ns() {
+            let seen = turns.granted().seen();
+            if resumes >= turns.until_ns() {
+                self.target.wait(turns.granted(), seen).await;
+            }
+            if self.shared.control.stopped() {
+                return false;
+            }
+            resumes = self.target.now();
+        }
+        turns.leave();
+        let waited = resumes.saturating_sub(now);
+        self.waited_ns += waited;
+        self.end_ns = self.end_ns.saturating_add(waited);
+        self.timing = self.timing.later(waited);
+        self.recorder.pause(waited);
+        self.timing.deadline_ns = self.end_ns.min(turns.until_ns());
+        true
     }
 
     #[inline(always)]
@@ -234,43 +297,46 @@ impl<'r, T: Target> Lane<'r, T> {
         if let Some(done) = self.done.get_mut(index) {
             done.0 += 1;
             done.1 += bytes;
-            if let Some(totals) = self.shared.totals.get(self.process) {
+            // Filebench's sums over a process are of I/O alone
+            if op.is_io
+                && let Some(totals) = self.shared.totals.get(self.process)
+            {
                 totals.add(bytes);
             }
         }
     }
 
     #[cold]
-    fn not_completed(&mut self, op: &Op, index: usize, did: &Did) -> Result<bool, LaneEnd> {
+    fn not_completed(&mut self, op: &Op, index: usize, did: &OpResult) -> Result<bool, LaneEnd> {
         match did {
-            Did::Starved if self.shared.strict => Err(LaneEnd::Failed(Fault::boxed(format!(
+            OpResult::Starved if self.shared.strict => Err(LaneEnd::Failed(RunFault::boxed(format!(
                 "{}: flowop {} could not obtain a file (--strict): shorten the run, add entries to the fileset, or \
                  leave out --strict to skip and count such operations",
                 self.label, op.flow.name
             )))),
-            Did::Starved => {
+            OpResult::Starved => {
                 self.recorder.ops[index].starved += 1;
                 Ok(false)
             }
-            Did::Errored => {
+            OpResult::Errored => {
                 self.recorder.ops[index].errors += 1;
                 Ok(true)
             }
-            Did::Finished => Err(LaneEnd::Done),
-            Did::Stopped => Err(LaneEnd::Stopped),
-            Did::Nothing | Did::Done(_) => Ok(true),
+            OpResult::Finished => Err(LaneEnd::Done),
+            OpResult::Stopped => Err(LaneEnd::Stopped),
+            OpResult::Nothing | OpResult::Done(_) => Ok(true),
         }
     }
 
     #[cold]
-    fn failed(&self, op: &Op, fault: &Fault) -> LaneEnd {
+    fn failed(&self, op: &Op, fault: &RunFault) -> LaneEnd {
         let path = self.path.strip_suffix(&[0]).unwrap_or(&self.path);
         let at = if path.is_empty() {
             String::new()
         } else {
             format!(", last file {}", String::from_utf8_lossy(path))
         };
-        LaneEnd::Failed(Fault::boxed(format!(
+        LaneEnd::Failed(RunFault::boxed(format!(
             "{}: flowop {} ({}) failed: {}{at}",
             self.label,
             op.flow.name,
@@ -318,33 +384,38 @@ impl<'r, T: Target> Lane<'r, T> {
         Ok(true)
     }
 
-    /// Waits for the next due time of the offered load.
-    async fn pace(&mut self) {
-        let Some(schedule) = &self.shared.pace else { return };
+    /// Waits for the next due time of the offered load; false: the run was over before.
+    async fn pace(&mut self) -> bool {
+        let Some(schedule) = &self.shared.pace else { return true };
         let due = self.timing.begin_ns + schedule.take(self.program.io_ops_per_pass.max(1));
-        self.meet(due).await;
+        self.meet(due).await
     }
 
-    /// Waits until `due_ns`; notes how late it is when that has passed.
-    pub(crate) async fn meet(&mut self, due_ns: u64) {
-        let now = self.target.now();
+    /// Waits until `due_ns`; notes how late it is when that has passed. False: the run was over before, and what was to be done
+    /// is no longer.
+    pub(crate) async fn meet(&mut self, due_ns: u64) -> bool {
+        let mut now = self.target.now();
         if now < due_ns {
             self.target.sleep_until(due_ns.min(self.timing.deadline_ns)).await;
+            now = self.target.now();
+            if now < due_ns || due_ns >= self.timing.deadline_ns {
+                return false;
+            }
             // Waking late is the scheduler's doing and part of the latency, as for a real client.
-            self.lag_ns = Some(self.target.now().saturating_sub(due_ns));
-        } else {
-            self.lag_ns = Some(now - due_ns);
+            self.late.get_or_insert_default().record(now - due_ns);
         }
+        self.lag_ns = Some(now - due_ns);
+        true
     }
 
     /// Whether the run is over.
     pub(crate) fn over(&self) -> bool {
-        self.target.now() >= self.timing.deadline_ns || self.shared.control.stopped()
+        self.target.now() >= self.end_ns || self.shared.control.stopped()
     }
 
     /// Dispatches on the kind.
     #[inline(always)]
-    async fn execute(&mut self, op: &Op, index: usize) -> Result<Did, Box<Fault>> {
+    async fn execute(&mut self, op: &Op, index: usize) -> Result<OpResult, Box<RunFault>> {
         match op.flow.kind {
             Kind::OpenFile => self.open_file(op).await,
             Kind::CreateFile => self.create_file(op).await,
@@ -369,10 +440,10 @@ impl<'r, T: Target> Lane<'r, T> {
 
     /// No file could be picked: the end of the thread in the modes that wait for that, else a skip.
     #[cold]
-    pub(crate) fn no_resource(&self) -> Did {
+    pub(crate) fn no_resource(&self) -> OpResult {
         match self.shared.end_mode {
-            EndMode::Timeout => Did::Starved,
-            EndMode::FirstDone | EndMode::AllDone => Did::Finished,
+            EndMode::Timeout => OpResult::Starved,
+            EndMode::FirstDone | EndMode::AllDone => OpResult::Finished,
         }
     }
 }

@@ -9,12 +9,13 @@
 //! | [`control`] | stopping a run from outside |
 //! | [`target`] | the seam to the world: [`target::Target`], which [`psync`], [`uring`] and [`volume`] implement |
 //! | [`lane`] | the interpreter of a thread's program; its flowops are in `files`, `transfers`, `controls` |
+//! | `stream` | streams of transfers with a budget and a queue of their own: what jobs of fio do |
 //! | [`program`] | a workload's loop bodies, flattened |
 //! | [`fileset`] | lock-free picking: which files exist, whose turn it is; on [`bitset`] |
 //! | [`create`] | the trees on disk before the run; where they go is in [`place`] |
 //! | [`slices`] | a run whose lanes do a granted number of operations at a time |
 //! | [`simulated`] | a run whose lanes a simulation polls, in its own time |
-//! | [`volume`] | file systems in this process; [`ground`] is either such a one or a directory |
+//! | [`volume`] | file systems in this process; [`file_space`] is either such a one or a directory |
 //! | [`record`] | per-thread histograms and series |
 //! | [`diary`] | when each thread did what, for those who ask |
 //! | `system`, `listing` | the script's `system` and `list fileset` |
@@ -32,9 +33,9 @@ pub mod diary;
 pub mod error;
 mod event;
 pub mod exec;
+pub mod file_space;
 mod files;
 pub mod fileset;
-pub mod ground;
 pub mod lane;
 pub mod limit;
 mod listing;
@@ -49,6 +50,7 @@ pub mod run;
 pub mod shared;
 pub mod simulated;
 pub mod slices;
+mod stream;
 pub mod sync;
 mod system;
 pub mod target;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::*;
 
+use stats::Histogram;
+use stats::metric::names;
 use stats::outcome::{Ended, Metric, OpOutcome, Outcome};
 use workload::{EndMode, Workload};
 
@@ -14,7 +16,7 @@ use crate::system;
 use crate::threads::LaneResult;
 
 /// What the watching thread brings back.
-pub(crate) struct Watched {
+pub(crate) struct WatchResult {
     pub(crate) timing: Timing,
     pub(crate) usage: Vec<(&'static str, &'static str, f64)>,
     pub(crate) notes: Vec<String>,
@@ -26,9 +28,9 @@ pub(crate) fn sum_up(
     programs: &Programs,
     shared: &Shared<'_>,
     results: Vec<LaneResult>,
-    watched: Watched,
+    watched: WatchResult,
 ) -> Outcome {
-    let Watched { timing, usage, mut notes } = watched;
+    let WatchResult { timing, usage, mut notes } = watched;
     let mut sums = vec![OpRecord::default(); programs.lines.len()];
     for result in &results {
         let program = &programs.programs[result.program.0][result.program.1];
@@ -37,11 +39,18 @@ pub(crate) fn sum_up(
         }
     }
     notes.extend(system::notes(workload));
+    let mut late = Histogram::new();
+    results.iter().filter_map(|result| result.late.as_deref()).for_each(|one| late.merge(one));
     let cut_back = shared.cut_back.load(Relaxed);
     let mut metrics: Vec<Metric> =
-        usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect();
+        usage.iter().map(|(name, unit, value)| Metric::process(*name, unit, *value)).collect();
+    for (name, quantile) in [("due_time_lateness_p50", 0.5), ("due_time_lateness_p99", 0.99)] {
+        if let Some(value) = late.quantile(quantile) {
+            metrics.push(Metric::rate(name, "ns", value as f64));
+        }
+    }
     if cut_back > 0 {
-        metrics.push(metric("append_only_files_cut_back", "1", cut_back as f64));
+        metrics.push(Metric::process(names::APPEND_ONLY_FILES_CUT_BACK, "1", cut_back as f64));
         notes.push(
             "append-only files were cut back to their nominal size when they had filled 40 % of the free space"
                 .into(),
@@ -109,10 +118,6 @@ pub(crate) fn op_outcome(line: &Line, sum: OpRecord) -> OpOutcome {
         bytes_per_second: sum.seconds.iter().map(|second| second.1).collect(),
         over_time: sum.over_time.finish(),
     }
-}
-
-fn metric(name: &str, unit: &str, value: f64) -> Metric {
-    Metric { name: name.into(), unit: unit.into(), value }
 }
 
 pub(crate) fn empty_outcome() -> Outcome {

@@ -305,7 +305,14 @@ mod tests {
     use super::*;
 
     fn thread(body: Vec<Node>) -> Thread {
-        Thread { name: "t".into(), instances: 1, memory_bytes: Value::Int(0), io_priority: None, body }
+        Thread {
+            name: "t".into(),
+            instances: 1,
+            memory_bytes: Value::Int(0),
+            io_priority: None,
+            body,
+            stream: None,
+        }
     }
 
     fn compile(body: Vec<Node>, rate: Option<u64>) -> Programs {

@@ -1,6 +1,6 @@
 //! Block devices that a workload names: `define file` on the path of one means the device itself.
 //!
-//! What may be written is decided elsewhere (crate `stack`); this room uses only what it is given as [`Approved`], by
+//! What may be written is decided elsewhere (crate `stack`); this room uses only what it is given as [`ApprovedDevice`], by
 //! its descriptor, so that a path that means something else meanwhile changes nothing. A device that is only read needs no
 //! approval: it is opened for reading only.
 
@@ -24,7 +24,7 @@ pub struct RawDevice {
 
 /// A device that may be written, by whoever looked at it.
 #[derive(Debug)]
-pub struct Approved {
+pub struct ApprovedDevice {
     /// As in [`RawDevice::path`].
     pub path: PathBuf,
     /// Keeps others away from it while the run lasts (O_EXCL), and says which device it is.
@@ -52,7 +52,7 @@ pub(crate) fn is_written(workload: &Workload, fileset: &Fileset) -> bool {
 }
 
 /// The path to open a device by: that of the descriptor which approves it, or its own when it is only read.
-pub(crate) fn open_path(device: &Path, written: bool, approved: &[Approved]) -> Result<CString, Error> {
+pub(crate) fn open_path(device: &Path, written: bool, approved: &[ApprovedDevice]) -> Result<CString, Error> {
     let path = match approved.iter().find(|one| one.path == device) {
         Some(one) => PathBuf::from(format!("/proc/self/fd/{}", one.file.as_raw_fd())),
         None if written => return Err(Error::NotErasable { device: device.display().to_string() }),
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(open_path(device, false, &[]).unwrap().to_str(), Ok("/dev/loadline-test"));
         let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
         let expected = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let approved = [Approved { path: device.into(), file }];
+        let approved = [ApprovedDevice { path: device.into(), file }];
         assert_eq!(open_path(device, true, &approved).unwrap().to_str(), Ok(&expected[..]));
         let other = Path::new("/dev/loadline-test2");
         assert!(open_path(other, true, &approved).is_err());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stats::Histogram;
 use stats::over_time::Follower;
 
-use crate::diary::Pen;
+use crate::diary::DiaryWriter;
 
 /// The second is the resolution of the series.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -90,6 +90,17 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// The same, so many nanoseconds later.
+    pub(crate) fn later(self, by_ns: u64) -> Timing {
+        let later = |at: u64| at.saturating_add(by_ns);
+        Timing {
+            begin_ns: later(self.begin_ns),
+            measure_ns: later(self.measure_ns),
+            deadline_ns: later(self.deadline_ns),
+            ..self
+        }
+    }
+
     /// Begin and end of a reporting period (from 0), in nanoseconds of the measured interval. The last one ends with
     /// the interval, however long the others are.
     pub fn period(&self, number: usize) -> (u64, u64) {
@@ -100,11 +111,11 @@ impl Timing {
 }
 
 /// Takes the records of a thread when a reporting period is over, and once more when the thread ends.
-pub type PeriodSink<'r> = Box<dyn Fn(Reported, &[OpRecord]) + 'r>;
+pub type PeriodSink<'r> = Box<dyn Fn(ReportKind, &[OpRecord]) + 'r>;
 
 /// What is reported to a [`PeriodSink`], from the start or since the last report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reported {
+pub enum ReportKind {
     /// The period of this number is over.
     Over(usize),
     /// The thread has ended within the period of this number.
@@ -119,7 +130,7 @@ pub struct Recorder<'r> {
     since: Option<Vec<OpRecord>>,
     sink: Option<PeriodSink<'r>>,
     /// Line of each flowop, and what is written with.
-    diary: Option<(Vec<usize>, Pen<'r>)>,
+    diary: Option<(Vec<usize>, DiaryWriter<'r>)>,
     period: usize,
     timing: Timing,
     next_tick_ns: u64,
@@ -164,8 +175,15 @@ impl<'r> Recorder<'r> {
     }
 
     /// Writes down with `pen` when each operation began and ended; `lines` are the flowops' lines in the outcome.
-    pub(crate) fn keep_diary(&mut self, lines: Vec<usize>, pen: Pen<'r>) {
+    pub(crate) fn keep_diary(&mut self, lines: Vec<usize>, pen: DiaryWriter<'r>) {
         self.diary = Some((lines, pen));
+    }
+
+    /// So many nanoseconds did not count: the clock of the record stood still.
+    pub(crate) fn pause(&mut self, nanoseconds: u64) {
+        self.timing = self.timing.later(nanoseconds);
+        self.next_tick_ns = self.next_tick_ns.saturating_add(nanoseconds);
+        self.next_period_ns = self.next_period_ns.saturating_add(nanoseconds);
     }
 
     /// Counts one completed operation.
@@ -206,14 +224,16 @@ impl<'r> Recorder<'r> {
                 .for_each(|op| *op = OpRecord::default());
             self.timing.begin_ns = self.timing.measure_ns;
         }
-        let second = ((now_ns - self.timing.measure_ns) / SECOND_NS) as usize;
+        // what ends after the interval belongs to no second of it
+        let second = now_ns.min(self.timing.deadline_ns).saturating_sub(self.timing.measure_ns) / SECOND_NS;
+        let second = second as usize;
         if second > self.second {
             self.ops.iter_mut().for_each(|op| op.close_seconds_until(second));
             self.second = second;
         }
         while now_ns >= self.next_period_ns {
             if let Some(sink) = &self.sink {
-                sink(Reported::Over(self.period), self.since.as_deref().unwrap_or(&self.ops));
+                sink(ReportKind::Over(self.period), self.since.as_deref().unwrap_or(&self.ops));
             }
             self.since.iter_mut().flatten().for_each(|op| *op = OpRecord::default());
             self.period += 1;
@@ -240,7 +260,7 @@ impl<'r> Recorder<'r> {
         if now_ns < self.timing.measure_ns {
             self.ops.iter_mut().for_each(|op| *op = OpRecord::default());
         } else if let Some(sink) = &self.sink {
-            sink(Reported::Ended(self.period), self.since.as_deref().unwrap_or(&self.ops));
+            sink(ReportKind::Ended(self.period), self.since.as_deref().unwrap_or(&self.ops));
         }
     }
 }
@@ -253,6 +273,21 @@ mod tests {
 
     fn timing(warmup: u64) -> Timing {
         Timing { begin_ns: 1000, measure_ns: 1000 + warmup, deadline_ns: u64::MAX, period_ns: 0 }
+    }
+
+    #[test]
+    fn the_series_ends_with_the_interval() {
+        let published = AtomicU64::new(0);
+        let timing = Timing { deadline_ns: 1000 + 2 * S, ..timing(0) };
+        let mut recorder = Recorder::new(1, timing, &published);
+        recorder.done(0, 1000, 1000 + S / 2, 1, None);
+        // one that stood still over the deadline
+        recorder.done(0, 1000 + S, 1000 + 5 * S, 1, None);
+        recorder.done(0, 1000 + 5 * S, 1000 + 7 * S, 1, None);
+        recorder.finish(1000 + 7 * S);
+        let record = &recorder.ops[0];
+        assert_eq!((record.ops, &record.seconds), (3, &vec![(1, 1), (0, 0)]));
+        assert!(record.service.max().unwrap() >= 4 * S, "its time is in the tail all the same");
     }
 
     #[test]
@@ -329,7 +364,7 @@ mod tests {
             drop(recorder);
             let (first, second, rest) = expected;
             let expected =
-                [(Reported::Over(0), first), (Reported::Over(1), second), (Reported::Ended(2), rest)];
+                [(ReportKind::Over(0), first), (ReportKind::Over(1), second), (ReportKind::Ended(2), rest)];
             assert_eq!(counts.into_inner(), expected);
         }
     }
@@ -349,7 +384,7 @@ mod tests {
         }
         recorder.finish(1000 + 5 * S + 7);
         drop(recorder);
-        let over = |number, ops| (Reported::Over(number), ops);
-        assert_eq!(told.into_inner(), [over(0, 2), over(1, 2), over(2, 1), (Reported::Ended(3), 0)]);
+        let over = |number, ops| (ReportKind::Over(number), ops);
+        assert_eq!(told.into_inner(), [over(0, 2), over(1, 2), over(2, 1), (ReportKind::Ended(3), 0)]);
     }
 }

@@ -12,18 +12,18 @@ use workload::{DataSpec, IoMode, Kind, Layout, Step, Value, Workload};
 use crate::control::Control;
 use crate::create::Creation;
 use crate::error::Error;
+use crate::file_space::FileSpace;
 use crate::fileset::LiveFileset;
-use crate::ground::Ground;
 use crate::limit::Schedule;
 use crate::listing;
 use crate::options::{Event, RunOptions, Stage};
 use crate::outcome::{empty_outcome, sum_up};
 use crate::place;
 use crate::program::Programs;
-use crate::raw::{self, Approved};
+use crate::raw::{self, ApprovedDevice};
 use crate::shared::{Periods, Shared, Totals};
 use crate::system;
-use crate::threads::{self, Alive, Crew, Gate};
+use crate::threads::{self, Gate, LiveThreads, RunContext};
 use crate::volume::Volume;
 use crate::watch::{LOOK_NS, Plan, Watch};
 
@@ -55,13 +55,13 @@ pub fn run_with_devices(
     options: &RunOptions,
     control: &Control,
     on_event: &mut dyn FnMut(Event),
-    approved: &[Approved],
+    approved: &[ApprovedDevice],
 ) -> Result<Outcome, Error> {
     let fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| Error::io("cannot open the target", root, error))?;
     on_ground(
         workload,
-        Ground::Directory { path: root, fd: fd.as_fd() },
+        FileSpace::Directory { path: root, fd: fd.as_fd() },
         options,
         control,
         on_event,
@@ -87,16 +87,16 @@ pub fn run_on(
             format!("the block device {} is not within a file system in this process", device.display());
         return Err(Error::Invalid(what));
     }
-    on_ground(workload, Ground::Volume(volume), options, control, on_event, &[])
+    on_ground(workload, FileSpace::Volume(volume), options, control, on_event, &[])
 }
 
 fn on_ground(
     workload: &Workload,
-    ground: Ground<'_>,
+    ground: FileSpace<'_>,
     options: &RunOptions,
     control: &Control,
     on_event: &mut dyn FnMut(Event),
-    approved: &[Approved],
+    approved: &[ApprovedDevice],
 ) -> Result<Outcome, Error> {
     system::allowed(workload, options)?;
     raise_open_files();
@@ -133,11 +133,11 @@ pub(crate) fn layouts(workload: &Workload, seed: u64) -> Result<Vec<Layout>, Err
 
 struct Run<'a> {
     workload: &'a Workload,
-    ground: Ground<'a>,
+    ground: FileSpace<'a>,
     options: &'a RunOptions,
     control: &'a Control,
     trees: Vec<String>,
-    approved: &'a [Approved],
+    approved: &'a [ApprovedDevice],
 }
 
 impl Run<'_> {
@@ -299,9 +299,9 @@ impl Run<'_> {
             cut_back: AtomicU64::new(0),
         };
         let published: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
-        let (gate, alive) = (Gate::default(), Alive::new(threads as usize));
+        let (gate, alive) = (Gate::default(), LiveThreads::new(threads as usize));
         let (results, failure) = (Mutex::default(), Mutex::default());
-        let crew = Crew {
+        let crew = RunContext {
             workload: self.workload,
             programs: &programs,
             shared: &shared,

@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::fileset::LiveFileset;
 use crate::limit::Schedule;
 use crate::program::Program;
-use crate::record::{OpRecord, Reported};
+use crate::record::{OpRecord, ReportKind};
 use crate::slices::Slices;
 
 /// Most operations that a lane claims at once of a run's set number.
@@ -70,7 +70,7 @@ impl Shared<'_> {
     /// Whether lanes may do a set number of operations only.
     #[inline(always)]
     pub fn counts_ops(&self) -> bool {
-        self.ops_left.is_some() || self.control.slices().is_some()
+        self.ops_left.is_some() || self.control.slices().is_some_and(|slices| !slices.is_timed())
     }
 
     /// Claims some of the operations left; 0 when there are none. Near the end the claims get smaller, so that all
@@ -83,7 +83,7 @@ impl Shared<'_> {
     }
 
     /// Adds what a lane reports to the sums of the reporting periods.
-    pub fn add_period(&self, what: Reported, program: &Program, ops: &[OpRecord], lines: usize) {
+    pub fn add_period(&self, what: ReportKind, program: &Program, ops: &[OpRecord], lines: usize) {
         let mut periods = self.periods.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let sums = periods.sums(what, lines);
         for (op, record) in program.ops.iter().zip(ops) {
@@ -119,10 +119,10 @@ impl Periods {
     }
 
     /// The sums that a report of one more lane goes into.
-    fn sums(&mut self, what: Reported, lines: usize) -> &mut Vec<OpRecord> {
+    fn sums(&mut self, what: ReportKind, lines: usize) -> &mut Vec<OpRecord> {
         let (map, number) = match what {
-            Reported::Over(number) => (&mut self.over, number),
-            Reported::Ended(number) => (&mut self.ended, number),
+            ReportKind::Over(number) => (&mut self.over, number),
+            ReportKind::Ended(number) => (&mut self.ended, number),
         };
         let (sums, lanes) = map.entry(number).or_insert_with(|| (vec![OpRecord::default(); lines], 0));
         *lanes += 1;
@@ -157,9 +157,9 @@ mod tests {
             let mut periods = Periods::new(anew);
             let (one, other) = if anew { ([3, 2], [10, 5, 9]) } else { ([3, 5], [10, 30, 44]) };
             let mut add = |what, ops| periods.sums(what, 1)[0].ops += ops;
-            add(Reported::Over(0), one[0]);
-            add(Reported::Ended(1), one[1]);
-            other.iter().enumerate().for_each(|(number, ops)| add(Reported::Over(number), *ops));
+            add(ReportKind::Over(0), one[0]);
+            add(ReportKind::Ended(1), one[1]);
+            other.iter().enumerate().for_each(|(number, ops)| add(ReportKind::Over(number), *ops));
             let told: Vec<u64> =
                 (0..3).map(|number| periods.take(number, 2).expect("it is complete")[0].ops).collect();
             assert_eq!(told, expected, "anew: {anew}");
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn a_report_waits_for_every_lane_at_work() {
         let mut periods = Periods::new(false);
-        periods.sums(Reported::Over(0), 1);
+        periods.sums(ReportKind::Over(0), 1);
         assert!(periods.take(0, 2).is_none());
-        periods.sums(Reported::Over(0), 1);
+        periods.sums(ReportKind::Over(0), 1);
         assert!(periods.take(0, 2).is_some());
         assert!(periods.take(0, 0).is_none(), "it was told");
     }

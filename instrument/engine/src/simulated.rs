@@ -16,14 +16,14 @@ use crate::error::Error;
 use crate::fileset::LiveFileset;
 use crate::limit::Schedule;
 use crate::options::RunOptions;
-use crate::outcome::{self, Watched};
+use crate::outcome::{self, WatchResult};
 use crate::place;
 use crate::program::Programs;
 use crate::record::Timing;
 use crate::run;
 use crate::shared::{Periods, Shared, Totals};
 use crate::target::Target;
-use crate::threads::{self, Alive, Crew, Gate, LaneResult, Place};
+use crate::threads::{self, Gate, LaneResult, LiveThreads, RunContext, ThreadPlace};
 use crate::watch::Plan;
 
 /// A run of a workload, without a world.
@@ -33,9 +33,9 @@ pub struct Simulated<'r> {
     programs: Programs,
     shared: Shared<'r>,
     published: Vec<AtomicU64>,
-    places: Vec<Place>,
+    places: Vec<ThreadPlace>,
     gate: Gate,
-    alive: Alive,
+    alive: LiveThreads,
     results: Mutex<Vec<LaneResult>>,
     failure: Mutex<Option<Error>>,
 }
@@ -46,14 +46,14 @@ pub struct Entry {
     /// The path by which lanes will name it.
     pub path: CString,
     /// What it is.
-    pub what: What,
+    pub what: EntryKind,
     /// It is there when the load begins.
     pub exists: bool,
 }
 
 /// What an [`Entry`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EntryKind {
     /// A file of this nominal size, in bytes.
     File {
         /// Bytes.
@@ -82,6 +82,14 @@ impl<'r> Simulated<'r> {
             let what = "the workload defines no threads: add `define process ... { thread ... { ... } }`";
             return Err(Error::Invalid(what.into()));
         }
+        if workload
+            .processes
+            .iter()
+            .flat_map(|process| &process.threads)
+            .any(|thread| thread.stream.is_some())
+        {
+            return Err(Error::Invalid("a job file of fio does not run in virtual time".into()));
+        }
         let programs = Programs::compile(workload);
         let plan = Plan::of(workload, options);
         let totals = if programs.needs_totals { threads::processes(workload) } else { 0 };
@@ -105,7 +113,7 @@ impl<'r> Simulated<'r> {
             published: (0..count).map(|_| AtomicU64::new(0)).collect(),
             places: Vec::new(),
             gate: Gate::default(),
-            alive: Alive::new(count as usize),
+            alive: LiveThreads::new(count as usize),
             results: Mutex::default(),
             failure: Mutex::default(),
         };
@@ -120,8 +128,8 @@ impl<'r> Simulated<'r> {
         Ok(run)
     }
 
-    fn crew(&self) -> Crew<'_> {
-        Crew {
+    fn crew(&self) -> RunContext<'_> {
+        RunContext {
             workload: self.workload,
             programs: &self.programs,
             shared: &self.shared,
@@ -150,17 +158,17 @@ impl<'r> Simulated<'r> {
             let mut path = Vec::new();
             for dir in 0..layout.dir_count() {
                 let path = live.dir_path(dir as u64, &mut path).to_owned();
-                out.push(Entry { path, what: What::Directory, exists: true });
+                out.push(Entry { path, what: EntryKind::Directory, exists: true });
             }
             let initial = layout.initial_leafdirs(percent, seed);
             for leaf in 0..layout.leafdir_count() {
                 let path = live.leafdir_path(leaf as u64, &mut path).to_owned();
-                out.push(Entry { path, what: What::Directory, exists: initial.contains(leaf) });
+                out.push(Entry { path, what: EntryKind::Directory, exists: initial.contains(leaf) });
             }
             let initial = layout.initial_files(percent, seed);
             for file in 0..layout.len() {
                 let path = live.file_path(file as u64, &mut path).to_owned();
-                let what = What::File { size: layout.file_size(file) };
+                let what = EntryKind::File { size: layout.file_size(file) };
                 out.push(Entry { path, what, exists: initial.contains(file) });
             }
         }
@@ -179,7 +187,6 @@ impl<'r> Simulated<'r> {
             }
         };
         let mut lane = crew.lane(target, &place, kit, timing);
-        target.sleep_until(timing.begin_ns).await;
         let end = lane.run().await;
         crew.collect(&place, lane, end);
         self.alive.leave(1);
@@ -229,7 +236,7 @@ impl<'r> Simulated<'r> {
             let left = self.places.len() - results.len();
             notes.push(format!("{left} threads never came back: they wait for one another"));
         }
-        let watched = Watched { timing, usage: Vec::new(), notes };
+        let watched = WatchResult { timing, usage: Vec::new(), notes };
         Ok(outcome::sum_up(self.workload, &self.programs, &self.shared, results, watched))
     }
 }

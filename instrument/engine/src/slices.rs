@@ -2,6 +2,9 @@
 //!
 //! Two kept stacks can so take turns of a few milliseconds, each with its files, caches and lanes as they were. A slice is
 //! over when every lane has come to the end of the grant (or waits for another lane, which then cannot go on either).
+//!
+//! A grant is a number of operations, or a time ([`crate::Control::in_turns`]). Of times, a lane's own clock stands still while it
+//! waits: what it records, its warm-up and its deadline are as if it had never waited.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
@@ -13,6 +16,10 @@ const LOOK_NS: u64 = 20_000_000;
 /// Grants of a run in slices. [`crate::Control::in_slices`] makes them.
 #[derive(Debug, Default)]
 pub struct Slices {
+    /// Grants are times.
+    timed: bool,
+    /// Of times: when the present turn ends, on the clock of [`crate::clock`].
+    until_ns: AtomicU64,
     /// Operations granted that no lane has claimed.
     left: AtomicU64,
     /// Moves on with each grant: what lanes wait for.
@@ -48,6 +55,31 @@ impl Slices {
         Slices::default()
     }
 
+    /// Grants of times.
+    pub(crate) fn timed() -> Slices {
+        Slices { timed: true, ..Slices::default() }
+    }
+
+    /// Whether grants are times.
+    #[inline(always)]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// Grants so many nanoseconds from now; the time now.
+    pub(crate) fn grant_time(&self, nanoseconds: u64) -> u64 {
+        let begin_ns = crate::clock::Clock::get().now();
+        self.last_ns.store(begin_ns, Release);
+        self.until_ns.store(begin_ns.saturating_add(nanoseconds), Release);
+        self.granted.notify();
+        begin_ns
+    }
+
+    /// When the present turn ends; 0 before the first.
+    pub(crate) fn until_ns(&self) -> u64 {
+        self.until_ns.load(Acquire)
+    }
+
     /// Grants `operations`; the time now.
     pub(crate) fn grant(&self, operations: u64) -> u64 {
         let begin_ns = crate::clock::Clock::get().now();
@@ -75,6 +107,10 @@ impl Slices {
     /// Whether the grant is done, when `waiting` threads wait for another one's flowop or for a grant.
     pub(crate) fn is_done(&self, waiting: u64) -> bool {
         let (lanes, parked) = (self.lanes.load(Acquire), self.parked.load(Acquire));
+        if self.timed {
+            // who has been granted time parks when it is over, and not before
+            return lanes > 0 && parked >= lanes && crate::clock::Clock::get().now() >= self.until_ns();
+        }
         // who waits for a grant is among the waiting, or just about to be
         let stuck = (waiting as usize).saturating_sub(parked);
         lanes > 0 && self.left.load(Acquire) == 0 && parked > 0 && parked + stuck >= lanes
@@ -99,6 +135,12 @@ impl Slices {
     pub(crate) fn park(&self, now: u64) {
         self.last_ns.fetch_max(now, AcqRel);
         self.parked.fetch_add(1, AcqRel);
+        self.ended.notify();
+    }
+
+    /// A lane has ended for good.
+    pub(crate) fn depart(&self) {
+        self.lanes.fetch_sub(1, AcqRel);
         self.ended.notify();
     }
 

@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use workload::Workload;
 
 use crate::error::Error;
-use crate::ground::Ground;
+use crate::file_space::FileSpace;
 use crate::options::{Event, RunOptions};
 
 /// Refuses a workload that starts programs when the options do not allow it. The caller has asked the user; this holds
@@ -33,8 +33,8 @@ pub fn notes(workload: &Workload) -> Vec<String> {
 /// Runs a command through the shell, in the target's root; its exit status is told and otherwise ignored. What it prints
 /// goes to a file in memory and not to a pipe: a process that it leaves in the background would keep a pipe open, and the
 /// run would wait for its end.
-pub fn run(ground: Ground<'_>, command: &str, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-    let Ground::Directory { path: root, .. } = ground else {
+pub fn run(ground: FileSpace<'_>, command: &str, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    let FileSpace::Directory { path: root, .. } = ground else {
         let what = format!("`system \"{command}\"` needs a mounted file system");
         return Err(Error::Invalid(what));
     };

@@ -20,5 +20,6 @@ pub fn fileset(name: &str, path: &str, entries: u64) -> Fileset {
         trust_tree: false,
         read_only: false,
         write_only: false,
+        contents: Default::default(),
     }
 }

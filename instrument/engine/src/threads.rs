@@ -3,19 +3,24 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock};
 
-use workload::{DataPool, DataSpec, Draws, EndMode, IoMode, Process, Purpose, StreamId, Thread, Workload};
+use stats::Histogram;
+use workload::stream::OPERATIONS;
+use workload::{
+    DataPool, DataSpec, Draws, EndMode, IoMode, Process, Purpose, Stream, StreamId, Thread, Workload,
+};
 
 use crate::aligned::AlignedBuffer;
 use crate::error::Error;
 use crate::event::Event;
-use crate::fileset::Turns;
-use crate::ground::Ground;
+use crate::file_space::FileSpace;
+use crate::fileset::RotorCache;
 use crate::lane::{Lane, LaneEnd, Slot};
 use crate::options::RunOptions;
 use crate::program::{Program, Programs};
 use crate::psync::Psync;
 use crate::record::{OpRecord, Recorder, Timing};
 use crate::shared::Shared;
+use crate::stream::{self, Frame, Runner};
 use crate::target::Target;
 use crate::transfers::TRANSFER_BYTES_MAX;
 use crate::uring::Uring;
@@ -36,10 +41,12 @@ pub struct LaneResult {
     pub ops: Vec<OpRecord>,
     /// Values drawn by `testrandvar`.
     pub drawn: (u64, f64, f64),
+    /// How late it woke from its waits for due times, in nanoseconds.
+    pub late: Option<Box<Histogram>>,
 }
 
 /// Everything that the threads of a run need.
-pub struct Crew<'r> {
+pub struct RunContext<'r> {
     /// The workload.
     pub workload: &'r Workload,
     /// Its programs.
@@ -49,7 +56,7 @@ pub struct Crew<'r> {
     /// The options.
     pub options: &'r RunOptions,
     /// Where the files are; `None`: somebody else polls the lanes ([`crate::simulated`]).
-    pub ground: Option<Ground<'r>>,
+    pub ground: Option<FileSpace<'r>>,
     /// Counts of operations, one for each thread.
     pub published: &'r [AtomicU64],
     /// `psrun` with a negative period: each report counts from the one before.
@@ -57,7 +64,7 @@ pub struct Crew<'r> {
     /// Where threads wait until all are ready.
     pub gate: &'r Gate,
     /// Threads at work.
-    pub alive: &'r Alive,
+    pub alive: &'r LiveThreads,
     /// Where the lanes' results go.
     pub results: &'r Mutex<Vec<LaneResult>>,
     /// The first failure to start.
@@ -97,16 +104,16 @@ impl Gate {
 }
 
 /// Threads that have not ended.
-pub struct Alive {
+pub struct LiveThreads {
     count: AtomicUsize,
     /// Moves on when the last of them has.
     ended: Event,
 }
 
-impl Alive {
+impl LiveThreads {
     /// So many are to be started.
-    pub fn new(count: usize) -> Alive {
-        Alive { count: AtomicUsize::new(count), ended: Event::default() }
+    pub fn new(count: usize) -> LiveThreads {
+        LiveThreads { count: AtomicUsize::new(count), ended: Event::default() }
     }
 
     /// How many there are.
@@ -131,7 +138,7 @@ impl Alive {
 
 /// Place of a thread in the run.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct ThreadPlace {
     process_definition: usize,
     process_instance: u64,
     process: usize,
@@ -160,7 +167,7 @@ pub fn processes(workload: &Workload) -> u64 {
     workload.processes.iter().map(|process| process.instances).fold(0, u64::saturating_add)
 }
 
-impl<'r> Crew<'r> {
+impl<'r> RunContext<'r> {
     /// Runs every thread of the workload, and `watch` in the calling thread meanwhile.
     pub fn run(&'r self, watch: impl FnOnce()) {
         std::thread::scope(|scope| {
@@ -193,11 +200,11 @@ impl<'r> Crew<'r> {
         instance: u64,
         process: usize,
         overall: &mut usize,
-    ) -> Vec<Place> {
+    ) -> Vec<ThreadPlace> {
         let mut places = Vec::new();
         for (thread_definition, thread) in self.workload.processes[definition].threads.iter().enumerate() {
             for thread_instance in 0..thread.instances {
-                places.push(Place {
+                places.push(ThreadPlace {
                     process_definition: definition,
                     process_instance: instance,
                     process,
@@ -215,9 +222,9 @@ impl<'r> Crew<'r> {
     /// A process: a group of threads with a file table of their own, as Filebench's processes have. The leader leaves the
     /// shared table and starts the others, which inherit its own; it then is one of the threads itself, so that a process
     /// of one thread has an unshared table, which the kernel looks files up in without counting references.
-    fn process(&self, places: Vec<Place>) {
+    fn process(&self, places: Vec<ThreadPlace>) {
         // A volume's own threads use descriptors that are opened here.
-        if let Some(Ground::Directory { .. }) = self.ground {
+        if let Some(FileSpace::Directory { .. }) = self.ground {
             // SAFETY: giving this thread a copy of the file table affects no memory, and the copy holds every descriptor that
             // is borrowed here. A refusal only means that the table stays shared.
             let _ = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) };
@@ -237,7 +244,7 @@ impl<'r> Crew<'r> {
         });
     }
 
-    pub(crate) fn spec(&self, place: &Place) -> &'r Thread {
+    pub(crate) fn spec(&self, place: &ThreadPlace) -> &'r Thread {
         &self.workload.processes[place.process_definition].threads[place.thread_definition]
     }
 
@@ -252,20 +259,27 @@ impl<'r> Crew<'r> {
         self.shared.control.finish();
     }
 
-    fn thread(&self, place: Place) {
+    fn thread(&self, place: ThreadPlace) {
         let spec = self.spec(&place);
+        wake_on_time();
         set_priorities(self.workload.processes[place.process_definition].nice, spec.io_priority);
+        if let Some(stream) = &spec.stream {
+            self.stream(&place, stream);
+            self.alive.leave(1);
+            return;
+        }
         match (self.ground, self.options.io) {
             (None, _) => {}
-            (Some(Ground::Volume(volume)), _) => {
+            (Some(FileSpace::Volume(volume)), _) => {
                 self.alone(&InProcess::new(volume, self.shared.control), &place);
             }
-            (Some(Ground::Directory { fd, .. }), IoMode::Psync) => {
+            (Some(FileSpace::Directory { fd, .. }), IoMode::Psync) => {
                 self.alone(&Psync::new(fd, self.shared.control), &place);
             }
-            (Some(Ground::Directory { fd, .. }), IoMode::Uring { depth }) => {
+            (Some(FileSpace::Directory { fd, .. }), IoMode::Uring { depth }) => {
                 let target = Uring::new(fd, self.shared.control, depth);
-                let kits: Option<Vec<Kit>> = (0..depth.max(1)).map(|lane| self.kit(&place, lane)).collect();
+                let kits: Option<Vec<LaneResources>> =
+                    (0..depth.max(1)).map(|lane| self.kit(&place, lane)).collect();
                 let target = match target {
                     Ok(target) => Some(target),
                     Err(error) => {
@@ -285,20 +299,76 @@ impl<'r> Crew<'r> {
     }
 
     /// One lane, whose operations block.
-    fn alone<T: Target>(&self, target: &T, place: &Place) {
+    fn alone<T: Target>(&self, target: &T, place: &ThreadPlace) {
         let kit = self.kit(place, 0);
         if let (Some(timing), Some(kit)) = (self.gate.pass(), kit) {
             let mut lane = self.lane(target, place, kit, timing);
-            let end = crate::exec::block_on(async {
-                target.sleep_until(timing.begin_ns).await;
-                lane.run().await
-            });
+            let end = crate::exec::block_on(lane.run());
             self.collect(place, lane, end);
         }
     }
 
-    pub(crate) fn collect<T: Target>(&self, place: &Place, lane: Lane<'_, T>, end: LaneEnd) {
-        let ends_run = match &end {
+    /// A stream of transfers.
+    fn stream(&self, place: &ThreadPlace, spec: &'r Stream) {
+        let frame = match self.frame(place) {
+            Ok(frame) => frame,
+            Err(error) => return self.fail(error),
+        };
+        match self.ground {
+            None => {}
+            Some(FileSpace::Volume(volume)) => self.issue(place, stream::on_volume(spec, volume, frame)),
+            Some(FileSpace::Directory { fd, .. }) => match stream::on_directory(spec, fd, frame) {
+                Ok(runner) => self.issue(place, runner),
+                Err(error) => self.fail(Error::Invalid(error.to_string())),
+            },
+        }
+    }
+
+    fn frame(&self, place: &ThreadPlace) -> Result<Frame<'r>, Error> {
+        let program = self.program(place);
+        let mut records = [0; OPERATIONS.len()];
+        for (number, op) in program.ops.iter().enumerate() {
+            let operation = op.flow.value.fixed().and_then(|operation| usize::try_from(operation).ok());
+            if let Some(record) = operation.and_then(|operation| records.get_mut(operation)) {
+                *record = number;
+            }
+        }
+        Ok(Frame {
+            shared: self.shared,
+            label: self.label(place),
+            seed: self.options.seed,
+            length_told: self.options.seconds.is_some(),
+            data: self.data(place, 0)?,
+            records,
+        })
+    }
+
+    fn issue<P: stream::Port>(&self, place: &ThreadPlace, mut runner: Runner<'r, P>) {
+        let Some(timing) = self.gate.pass() else { return };
+        let (end, end_ns, ops) = runner.run(timing, self.recorder(place, timing));
+        self.collected(LaneResult {
+            program: (place.process_definition, place.thread_definition),
+            end,
+            end_ns,
+            ops,
+            drawn: (0, 0.0, 0.0),
+            late: runner.late.take(),
+        });
+    }
+
+    pub(crate) fn collect<T: Target>(&self, place: &ThreadPlace, lane: Lane<'_, T>, end: LaneEnd) {
+        self.collected(LaneResult {
+            program: (place.process_definition, place.thread_definition),
+            end,
+            end_ns: lane.target.now().saturating_sub(lane.waited_ns),
+            ops: lane.recorder.ops,
+            drawn: lane.drawn,
+            late: lane.late,
+        });
+    }
+
+    fn collected(&self, result: LaneResult) {
+        let ends_run = match &result.end {
             LaneEnd::Failed(_) => true,
             LaneEnd::Done => self.shared.end_mode != EndMode::AllDone,
             LaneEnd::Stopped | LaneEnd::OpsReached => false,
@@ -306,18 +376,11 @@ impl<'r> Crew<'r> {
         if ends_run {
             self.shared.control.finish();
         }
-        let result = LaneResult {
-            program: (place.process_definition, place.thread_definition),
-            end,
-            end_ns: lane.target.now(),
-            ops: lane.recorder.ops,
-            drawn: lane.drawn,
-        };
         self.results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(result);
     }
 
     /// What a lane needs, made before the clock starts.
-    fn kit(&self, place: &Place, lane: u32) -> Option<Kit> {
+    fn kit(&self, place: &ThreadPlace, lane: u32) -> Option<LaneResources> {
         match self.try_kit(place, lane, true) {
             Ok(kit) => Some(kit),
             Err(error) => {
@@ -328,19 +391,14 @@ impl<'r> Crew<'r> {
     }
 
     /// The same, or why not; without `data` its buffers are address space that nobody is to touch.
-    pub(crate) fn try_kit(&self, place: &Place, lane: u32, data: bool) -> Result<Kit, Error> {
+    pub(crate) fn try_kit(&self, place: &ThreadPlace, lane: u32, data: bool) -> Result<LaneResources, Error> {
         let carries = data;
         let (process, thread) = (place.process as u32, place.in_process | lane << 20);
         let seed = self.options.seed;
         let spec = self.spec(place);
         let mut draws = Draws::new(&self.workload.draws, seed, process, thread)
             .map_err(|error| Error::Draw(error.to_string()))?;
-        let data = DataSpec {
-            compress_percent: self.options.compress_percent,
-            duplicate_percent: self.options.duplicate_percent,
-        };
-        let data =
-            DataPool::new(data, seed, process, thread).map_err(|error| Error::Invalid(error.to_string()))?;
+        let data = self.data(place, lane)?;
         let program = self.program(place);
         let memory =
             draws.eval(spec.memory_bytes).max(program.transfer_bytes).min(TRANSFER_BYTES_MAX) as usize;
@@ -356,18 +414,50 @@ impl<'r> Crew<'r> {
             data.fill(&mut write_buffer);
         }
         let rng = StreamId { seed, process, thread, purpose: Purpose::Operations }.rng();
-        Ok(Kit { draws, data, rng, read_buffer, write_buffer })
+        Ok(LaneResources { draws, data, rng, read_buffer, write_buffer })
     }
 
-    fn program(&self, place: &Place) -> &'r Program {
+    fn data(&self, place: &ThreadPlace, lane: u32) -> Result<DataPool, Error> {
+        let spec = DataSpec {
+            compress_percent: self.options.compress_percent,
+            duplicate_percent: self.options.duplicate_percent,
+        };
+        let (process, thread) = (place.process as u32, place.in_process | lane << 20);
+        DataPool::new(spec, self.options.seed, process, thread)
+            .map_err(|error| Error::Invalid(error.to_string()))
+    }
+
+    fn label(&self, place: &ThreadPlace) -> String {
+        format!("{}-{}", self.spec(place).name, place.thread_instance + 1)
+    }
+
+    /// The record of a thread.
+    fn recorder(&self, place: &ThreadPlace, timing: Timing) -> Recorder<'r> {
+        let program = self.program(place);
+        let mut recorder = Recorder::new(program.ops.len(), timing, &self.published[place.overall]);
+        if timing.period_ns > 0 {
+            let shared = self.shared;
+            let lines = self.programs.lines.len();
+            recorder.report_to(
+                Box::new(move |what, ops| shared.add_period(what, program, ops, lines)),
+                self.periods_start_anew,
+            );
+        }
+        if let Some(diaries) = self.shared.control.wanted_diaries() {
+            recorder.keep_diary(program.ops.iter().map(|op| op.line).collect(), diaries.pen());
+        }
+        recorder
+    }
+
+    fn program(&self, place: &ThreadPlace) -> &'r Program {
         &self.programs.programs[place.process_definition][place.thread_definition]
     }
 
     pub(crate) fn lane<'t, T: Target>(
         &self,
         target: &'t T,
-        place: &Place,
-        kit: Kit,
+        place: &ThreadPlace,
+        kit: LaneResources,
         timing: Timing,
     ) -> Lane<'t, T>
     where
@@ -385,18 +475,7 @@ impl<'r> Crew<'r> {
                     | workload::Kind::FinishOnBytes
             )
         });
-        let mut recorder = Recorder::new(program.ops.len(), timing, &self.published[place.overall]);
-        if timing.period_ns > 0 {
-            let shared = self.shared;
-            let lines = self.programs.lines.len();
-            recorder.report_to(
-                Box::new(move |what, ops| shared.add_period(what, program, ops, lines)),
-                self.periods_start_anew,
-            );
-        }
-        if let Some(diaries) = self.shared.control.wanted_diaries() {
-            recorder.keep_diary(program.ops.iter().map(|op| op.line).collect(), diaries.pen());
-        }
+        let recorder = self.recorder(place, timing);
         Lane {
             target,
             shared: self.shared,
@@ -404,13 +483,15 @@ impl<'r> Crew<'r> {
             process: place.process,
             instance: (place.process_instance * spec.instances + place.thread_instance) as usize,
             timing,
-            label: format!("{}-{}", spec.name, place.thread_instance + 1),
+            waited_ns: 0,
+            end_ns: timing.deadline_ns,
+            label: self.label(place),
             draws: kit.draws,
             rng: kit.rng,
             slots: (0..program.slots).map(|_| Slot::default()).collect(),
             next_slot: 0,
             own_rotors: vec![0; self.shared.filesets.len()],
-            turns: vec![Turns::default(); self.shared.filesets.len()],
+            turns: vec![RotorCache::default(); self.shared.filesets.len()],
             read_buffer: kit.read_buffer,
             write_buffer: kit.write_buffer,
             write_position: 0,
@@ -418,6 +499,7 @@ impl<'r> Crew<'r> {
             path: Vec::with_capacity(256),
             recorder,
             lag_ns: None,
+            late: None,
             done: if watches || self.programs.needs_totals {
                 vec![(0, 0); program.ops.len()]
             } else {
@@ -431,7 +513,7 @@ impl<'r> Crew<'r> {
 }
 
 /// What a lane owns.
-pub(crate) struct Kit {
+pub(crate) struct LaneResources {
     draws: Draws,
     data: DataPool,
     rng: workload::Rng,
@@ -441,6 +523,13 @@ pub(crate) struct Kit {
 
 fn short_name(name: &str) -> String {
     name.chars().filter(|character| *character != '\0').take(15).collect()
+}
+
+/// Timers of the calling thread end when they are due: the kernel's default lets them come 50 us later, to wake several at once.
+fn wake_on_time() {
+    const SLACK_NS: libc::c_ulong = 1;
+    // SAFETY: the call takes integers, and is about the calling thread alone.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS) };
 }
 
 /// `nice` and `ioprio` of the calling thread; both are wishes that an unprivileged user may be refused.

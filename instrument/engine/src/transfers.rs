@@ -5,7 +5,7 @@ use std::ops::Range;
 use workload::Kind;
 
 use crate::aligned::{ALIGNMENT, AlignedBuffer};
-use crate::lane::{AT_END, Did, Fault, Lane};
+use crate::lane::{AT_END, Lane, OpResult, RunFault};
 use crate::program::Op;
 use crate::target::Target;
 
@@ -22,11 +22,11 @@ pub(crate) const TRANSFER_BYTES_MAX: u64 = 1 << 30;
 impl<T: Target> Lane<'_, T> {
     /// Bytes of one transfer, rounded up to what `O_DIRECT` needs.
     #[inline(always)]
-    fn transfer_bytes(&mut self, op: &Op, slot: usize) -> Result<u64, Box<Fault>> {
+    fn transfer_bytes(&mut self, op: &Op, slot: usize) -> Result<u64, Box<RunFault>> {
         let size = self.draws.eval(op.flow.io_size);
         let size = self.aligned(size, slot);
         if size > TRANSFER_BYTES_MAX {
-            return Err(Fault::boxed(format!("iosize={size} is above the largest transfer, 1 GiB")));
+            return Err(RunFault::boxed(format!("iosize={size} is above the largest transfer, 1 GiB")));
         }
         Ok(size)
     }
@@ -112,7 +112,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn read(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn read(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -121,7 +121,7 @@ impl<T: Target> Lane<'_, T> {
         let offset = self.offset(op, slot, size);
         let buffer = self.incoming(size as usize);
         let place = &mut self.slots[slot];
-        let Some(file) = &place.file else { return Ok(Did::Nothing) };
+        let Some(file) = &place.file else { return Ok(OpResult::Nothing) };
         let at = match offset {
             Some(offset) => offset,
             None if place.position == AT_END => self.target.stat_open(file).await?,
@@ -132,11 +132,11 @@ impl<T: Target> Lane<'_, T> {
             // At the end of the file a sequential reader starts again.
             place.position = if got == 0 { 0 } else { at + got };
         }
-        Ok(Did::Done(got))
+        Ok(OpResult::Done(got))
     }
 
     #[inline]
-    pub(crate) async fn write(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn write(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -149,7 +149,7 @@ impl<T: Target> Lane<'_, T> {
         };
         let data = self.outgoing(size as usize);
         let place = &mut self.slots[slot];
-        let Some(file) = &place.file else { return Ok(Did::Nothing) };
+        let Some(file) = &place.file else { return Ok(OpResult::Nothing) };
         let at = match offset {
             Some(offset) => offset,
             None if place.position.saturating_add(size) > wrap => 0,
@@ -159,11 +159,11 @@ impl<T: Target> Lane<'_, T> {
         if offset.is_none() {
             place.position = at + written;
         }
-        Ok(Did::Done(written))
+        Ok(OpResult::Done(written))
     }
 
     #[inline]
-    pub(crate) async fn read_whole(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn read_whole(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -174,7 +174,7 @@ impl<T: Target> Lane<'_, T> {
         };
         let buffer = self.incoming(piece as usize);
         let place = &mut self.slots[slot];
-        let Some(file) = &place.file else { return Ok(Did::Nothing) };
+        let Some(file) = &place.file else { return Ok(OpResult::Nothing) };
         let mut total = 0;
         loop {
             match self.target.read_at(file, &mut self.read_buffer[buffer.clone()], total).await? {
@@ -183,11 +183,11 @@ impl<T: Target> Lane<'_, T> {
             }
         }
         place.position = total;
-        Ok(Did::Done(total))
+        Ok(OpResult::Done(total))
     }
 
     #[inline]
-    pub(crate) async fn write_whole(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn write_whole(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -205,15 +205,15 @@ impl<T: Target> Lane<'_, T> {
         let mut done = 0;
         while done < total {
             let data = self.outgoing(piece.min(total - done) as usize);
-            let Some(file) = &self.slots[slot].file else { return Ok(Did::Nothing) };
+            let Some(file) = &self.slots[slot].file else { return Ok(OpResult::Nothing) };
             done += write_all(self.target, file, &self.write_buffer[data], done).await?;
         }
         self.slots[slot].position = done;
-        Ok(Did::Done(done))
+        Ok(OpResult::Done(done))
     }
 
     #[inline]
-    pub(crate) async fn append(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn append(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -228,7 +228,7 @@ impl<T: Target> Lane<'_, T> {
         };
         let data = self.outgoing(size as usize);
         let place = &mut self.slots[slot];
-        let Some(file) = &place.file else { return Ok(Did::Nothing) };
+        let Some(file) = &place.file else { return Ok(OpResult::Nothing) };
         let written = if place.alignment > 1 {
             // `O_DIRECT` cannot start inside a block.
             let end = self.target.stat_open(file).await?.next_multiple_of(place.alignment);
@@ -243,12 +243,12 @@ impl<T: Target> Lane<'_, T> {
         {
             self.cut_back(slot).await?;
         }
-        Ok(Did::Done(written))
+        Ok(OpResult::Done(written))
     }
 
     /// Cuts an append-only file back to its nominal size, as a log is rotated.
     #[cold]
-    async fn cut_back(&mut self, slot: usize) -> Result<(), Box<Fault>> {
+    async fn cut_back(&mut self, slot: usize) -> Result<(), Box<RunFault>> {
         let nominal = self.nominal_bytes(slot);
         let place = &self.slots[slot];
         let (Some(file), Some((fileset, _))) = (&place.file, place.of) else { return Ok(()) };
@@ -262,38 +262,38 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn fsync(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn fsync(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let number = usize::from(op.flow.fd).min(self.slots.len() - 1);
         let slot = &self.slots[number];
         match &slot.file {
             Some(file) if op.flow.dsync => self.target.fdatasync(file).await?,
             Some(file) => self.target.fsync(file).await?,
-            None if slot.starved => return Ok(Did::Starved),
-            None => return Err(Fault::boxed(format!("file slot fd={number} is not open"))),
+            None if slot.starved => return Ok(OpResult::Starved),
+            None => return Err(RunFault::boxed(format!("file slot fd={number} is not open"))),
         }
-        Ok(Did::Done(0))
+        Ok(OpResult::Done(0))
     }
 
     /// Syncs every open file of a fileset; each counts as an operation.
-    pub(crate) async fn fsync_set(&mut self, op: &Op, index: usize) -> Result<Did, Box<Fault>> {
-        let mut did = Did::Nothing;
+    pub(crate) async fn fsync_set(&mut self, op: &Op, index: usize) -> Result<OpResult, Box<RunFault>> {
+        let mut did = OpResult::Nothing;
         let mut start = self.target.now();
         for number in 0..self.slots.len() {
             let slot = &self.slots[number];
             let ours = op.flow.fileset.is_none() || slot.of.map(|(fileset, _)| fileset) == op.flow.fileset;
             let Some(file) = slot.file.as_ref().filter(|_| ours) else { continue };
             self.target.fsync(file).await?;
-            if matches!(did, Did::Done(_)) {
+            if matches!(did, OpResult::Done(_)) {
                 let now = self.target.now();
                 self.completed(op, index, start, now, 0);
                 start = now;
             }
-            did = Did::Done(0);
+            did = OpResult::Done(0);
         }
         Ok(did)
     }
 
-    pub(crate) async fn aio_write(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn aio_write(&mut self, op: &Op) -> Result<OpResult, Box<RunFault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -304,16 +304,16 @@ impl<T: Target> Lane<'_, T> {
             None => self.random_offset(op, slot, size),
         };
         let data = self.outgoing(size as usize);
-        let Some(file) = &self.slots[slot].file else { return Ok(Did::Nothing) };
+        let Some(file) = &self.slots[slot].file else { return Ok(OpResult::Nothing) };
         self.target.aio_write(file, &self.write_buffer[data], offset).await?;
-        Ok(Did::Done(size))
+        Ok(OpResult::Done(size))
     }
 
     /// Waits for half of what is outstanding, at least one.
-    pub(crate) async fn aio_wait(&mut self) -> Result<Did, Box<Fault>> {
+    pub(crate) async fn aio_wait(&mut self) -> Result<OpResult, Box<RunFault>> {
         let half = self.target.aio_outstanding().div_ceil(2);
         self.target.aio_wait(half).await?;
-        Ok(Did::Done(0))
+        Ok(OpResult::Done(0))
     }
 }
 
@@ -324,11 +324,11 @@ async fn write_all<T: Target>(
     file: &T::File,
     data: &[u8],
     offset: u64,
-) -> Result<u64, Box<Fault>> {
+) -> Result<u64, Box<RunFault>> {
     let mut done = target.write_at(file, data, offset).await?;
     while done < data.len() {
         match target.write_at(file, &data[done..], offset + done as u64).await? {
-            0 => return Err(Fault::boxed("a write of no bytes: the device takes no more")),
+            0 => return Err(RunFault::boxed("a write of no bytes: the device takes no more")),
             more => done += more,
         }
     }

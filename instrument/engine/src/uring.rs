@@ -31,7 +31,7 @@ const NAP_NS: u64 = 50_000;
 
 /// What a lane waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
+enum WaitState {
     /// Nothing: poll it.
     Ready,
     /// A completion.
@@ -40,8 +40,8 @@ enum Waits {
     Elsewhere,
 }
 
-struct Place {
-    waits: Cell<Waits>,
+struct LaneSlot {
+    waits: Cell<WaitState>,
     result: Cell<i32>,
 }
 
@@ -51,7 +51,7 @@ pub struct Uring<'a> {
     clock: Clock,
     control: &'a Control,
     ring: RefCell<IoUring>,
-    places: Vec<Place>,
+    places: Vec<LaneSlot>,
     current: Cell<usize>,
     in_flight: Cell<usize>,
     /// Lanes that wait for something other than the ring.
@@ -76,7 +76,7 @@ impl<'a> Uring<'a> {
                     "io_uring is not available; use --io psync, or see /proc/sys/kernel/io_uring_disabled";
                 io::Error::new(error.kind(), format!("{hint} ({error})"))
             })?;
-        let place = || Place { waits: Cell::new(Waits::Ready), result: Cell::new(0) };
+        let place = || LaneSlot { waits: Cell::new(WaitState::Ready), result: Cell::new(0) };
         Ok(Uring {
             root,
             clock: Clock::get(),
@@ -112,7 +112,7 @@ impl<'a> Uring<'a> {
                 if let Poll::Ready(result) = lane.as_mut().poll(&mut context) {
                     ended.push(result);
                     running[number] = None;
-                    self.places[number].waits.set(Waits::Ring);
+                    self.places[number].waits.set(WaitState::Ring);
                 }
             }
             self.gather(&mut ready);
@@ -133,7 +133,7 @@ impl<'a> Uring<'a> {
             let number = completion.user_data() as usize;
             self.in_flight.set(self.in_flight.get() - 1);
             self.places[number].result.set(completion.result());
-            self.places[number].waits.set(Waits::Ready);
+            self.places[number].waits.set(WaitState::Ready);
             ready.push(number);
         }
         drop(ring);
@@ -143,7 +143,9 @@ impl<'a> Uring<'a> {
             }
             let places = self.places.iter().enumerate();
             ready.extend(
-                places.filter(|(_, place)| place.waits.get() == Waits::Elsewhere).map(|(number, _)| number),
+                places
+                    .filter(|(_, place)| place.waits.get() == WaitState::Elsewhere)
+                    .map(|(number, _)| number),
             );
         }
     }
@@ -162,7 +164,7 @@ impl<'a> Uring<'a> {
             unsafe { ring.submission().push(&entry) }
                 .map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
         }
-        self.places[lane].waits.set(Waits::Ring);
+        self.places[lane].waits.set(WaitState::Ring);
         self.in_flight.set(self.in_flight.get() + 1);
         Ok(Completion { uring: self, lane })
     }
@@ -189,7 +191,7 @@ impl Future for Completion<'_, '_> {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<i32> {
         let place = &self.uring.places[self.lane];
         match place.waits.get() {
-            Waits::Ready => Poll::Ready(place.result.get()),
+            WaitState::Ready => Poll::Ready(place.result.get()),
             _ => Poll::Pending,
         }
     }
@@ -206,11 +208,11 @@ impl Future for Elsewhere<'_, '_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let place = &self.uring.places[self.uring.current.get()];
         if std::mem::replace(&mut self.left, true) {
-            place.waits.set(Waits::Ready);
+            place.waits.set(WaitState::Ready);
             self.uring.elsewhere.set(self.uring.elsewhere.get() - 1);
             return Poll::Ready(());
         }
-        place.waits.set(Waits::Elsewhere);
+        place.waits.set(WaitState::Elsewhere);
         self.uring.elsewhere.set(self.uring.elsewhere.get() + 1);
         Poll::Pending
     }
@@ -311,7 +313,14 @@ impl Target for Uring<'_> {
 
     /// With a queue of its own a lane's `aiowrite` is a write: the other lanes go on meanwhile.
     async fn aio_write(&self, file: &OwnedFd, data: &[u8], offset: u64) -> io::Result<()> {
-        self.write_at(file, data, offset).await.map(drop)
+        let mut written = 0;
+        while written < data.len() {
+            match self.write_at(file, &data[written..], offset + written as u64).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                more => written += more,
+            }
+        }
+        Ok(())
     }
 
     async fn aio_wait(&self, _at_least: usize) -> io::Result<usize> {

@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering::*;
 
 use stats::outcome::{Ended, Outcome};
-use workload::{EndMode, IoMode, Step, Workload};
+use workload::{EndMode, IoMode, Process, Step, Thread, Workload};
 
 use crate::clock::Clock;
 use crate::options::{Event, RunOptions};
-use crate::outcome::{Watched, empty_outcome, op_outcome};
+use crate::outcome::{WatchResult, empty_outcome, op_outcome};
 use crate::record::Timing;
-use crate::threads::Crew;
+use crate::slices::Slices;
+use crate::threads::RunContext;
 use crate::usage::Usage;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -55,7 +56,7 @@ impl Plan {
 
 /// The watching thread: opens the gate, tells the time, ends the run.
 pub(crate) struct Watch<'w, 'r> {
-    crew: &'w Crew<'r>,
+    crew: &'w RunContext<'r>,
     plan: &'w Plan,
     on_event: &'w mut dyn FnMut(Event),
     clock: Clock,
@@ -68,7 +69,7 @@ pub(crate) struct Watch<'w, 'r> {
 
 impl<'w, 'r> Watch<'w, 'r> {
     pub(crate) fn new(
-        crew: &'w Crew<'r>,
+        crew: &'w RunContext<'r>,
         plan: &'w Plan,
         on_event: &'w mut dyn FnMut(Event),
     ) -> Watch<'w, 'r> {
@@ -107,6 +108,10 @@ impl<'w, 'r> Watch<'w, 'r> {
                 [self.timing.measure_ns, self.timing.deadline_ns].into_iter().filter(|at| *at > now).min();
             self.crew.alive.wait(next.map_or(LOOK_NS, |at| (at - now).min(LOOK_NS)));
             self.look(&mut stuck);
+        }
+        if self.crew.shared.control.slices().is_some() {
+            // who grants hears of the end
+            self.crew.shared.control.finish();
         }
         self.usage_at_end.get_or_insert_with(Usage::now);
         self.tell_periods(true);
@@ -148,7 +153,8 @@ impl<'w, 'r> Watch<'w, 'r> {
         if now >= self.timing.measure_ns {
             self.usage_at_start.get_or_insert_with(Usage::now);
         }
-        if now >= self.timing.deadline_ns {
+        // lanes in turns have clocks of their own
+        if now >= self.timing.deadline_ns && !control.slices().is_some_and(Slices::is_timed) {
             self.usage_at_end.get_or_insert_with(Usage::now);
             control.finish();
         }
@@ -192,9 +198,15 @@ impl<'w, 'r> Watch<'w, 'r> {
     fn lanes(&self) -> usize {
         let depth = match self.crew.options.io {
             IoMode::Psync => 1,
-            IoMode::Uring { depth } => depth.max(1) as usize,
+            IoMode::Uring { depth } => depth.max(1),
         };
-        self.crew.published.len() * depth
+        let lanes = |process: &Process| {
+            let of = |thread: &Thread| {
+                thread.instances * u64::from(if thread.stream.is_some() { 1 } else { depth })
+            };
+            process.instances * process.threads.iter().map(of).sum::<u64>()
+        };
+        self.crew.workload.processes.iter().map(lanes).sum::<u64>() as usize
     }
 
     /// Tells the periods to which every lane has added its part (or, at the end, all that are left).
@@ -220,12 +232,12 @@ impl<'w, 'r> Watch<'w, 'r> {
         }
     }
 
-    pub(crate) fn done(self) -> Watched {
+    pub(crate) fn done(self) -> WatchResult {
         let usage = match (self.usage_at_start, self.usage_at_end) {
             (Some(start), Some(end)) => end.since(&start),
             _ => Vec::new(),
         };
-        Watched { timing: self.timing, usage, notes: self.notes }
+        WatchResult { timing: self.timing, usage, notes: self.notes }
     }
 }
 

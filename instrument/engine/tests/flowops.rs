@@ -215,6 +215,24 @@ fn finish_on_count_ends_the_run_with_results() {
     }
 }
 
+/// As in Filebench, whose sums over a process are of I/O alone; a limiter without `eventgen` is as if it were not there.
+#[test]
+fn finish_on_count_without_a_target_counts_io_alone() {
+    for rate in ["", "eventgen rate=100000\n"] {
+        let text = format!(
+            "{rate}{}",
+            body(
+                ONE_FILE,
+                "flowop read name=r,filename=f,iosize=1k,random flowop opslimit name=l flowop delay name=d,value=0 \
+                 flowop finishoncount name=e,value=51"
+            )
+        );
+        let outcome = run(&text, &RunOptions::default());
+        assert_eq!(op(&outcome, "r").ops, 51);
+        assert_eq!(op(&outcome, "l").ops, if rate.is_empty() { 0 } else { 51 });
+    }
+}
+
 #[test]
 fn finish_on_bytes_counts_the_process() {
     let text = body(

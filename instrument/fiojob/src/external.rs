@@ -5,20 +5,19 @@
 
 use std::fmt::Write;
 
-use crate::error::JobError;
-use crate::names::KNOWN;
+use crate::error::{JobError, JobErrors};
+use crate::names::is_known;
 use crate::number::seconds;
 use crate::text::{self, Section};
 
 /// Options that fio does and loadline's engine does not: each stays within the files of its job.
-const FIO_ALONE: [&str; 44] = [
+const FIO_ALONE: [&str; 42] = [
     "allrandrepeat",
     "blockalign",
     "bsrange",
     "buffer_compress_percentage",
     "create_fsync",
     "dedupe_percentage",
-    "do_verify",
     "fadvise_hint",
     "file_service_type",
     "filename",
@@ -54,7 +53,6 @@ const FIO_ALONE: [&str; 44] = [
     "thinktime",
     "thinktime_blocks",
     "thinktime_spin",
-    "verify",
     "zero_buffers",
 ];
 
@@ -62,64 +60,68 @@ const FIO_ALONE: [&str; 44] = [
 const ENGINES: [&str; 9] =
     ["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posixaio", "io_uring", "mmap"];
 
-/// What is left out: where files lie is loadline's choice.
-const LEFT_OUT: [&str; 1] = ["directory"];
+/// What is left out: where files lie is loadline's choice, and fio would write what it found where it was started.
+const LEFT_OUT: [&str; 2] = ["directory", "verify_dump"];
 
 /// A job file for fio.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct External {
     /// The file: it names no directory.
     pub text: String,
     /// The longest `runtime` of its sections, in seconds, when each has one.
-    pub seconds: Option<u64>,
+    pub seconds: Option<f64>,
     /// The longest `ramp_time`, in seconds.
-    pub ramp_seconds: u64,
+    pub ramp_seconds: f64,
 }
 
 /// A job file as real fio is to have it. `set` as for [`crate::load`].
 ///
-/// Writes overwrite files that are there, latencies are whole (`lat_percentiles`), and clones are threads, so that none
-/// outlives the trial; what the file says of `overwrite` goes before.
+/// Latencies are whole (`lat_percentiles`), and clones are threads, so that none outlives the trial.
 ///
 /// # Errors
-/// The first option that is not passed on, with its line.
-pub fn external(text: &str, set: &[(String, String)]) -> Result<External, JobError> {
-    let sections = text::jobs(text, set)?;
+/// The options that are not passed on, with their lines.
+pub fn external(text: &str, set: &[(String, String)]) -> Result<External, JobErrors> {
+    let (sections, mut mistakes) = text::jobs(text, set)?;
     let mut written = String::new();
     for section in &sections {
         // its files are called by it
         if section.name.contains('/') || section.name.contains("..") {
-            return Err(JobError::new(
+            mistakes.push(JobError::new(
                 section.line,
                 "a section that fio runs has no `/` and no `..` in its name",
             ));
         }
         // Never fails: a String takes all.
         let _ = writeln!(written, "[{}]", section.name);
-        let _ = writeln!(written, "overwrite=1");
         for (name, value, line) in &section.options {
             if LEFT_OUT.contains(&name.as_str()) {
                 continue;
             }
-            admit(name, value).map_err(|message| JobError::new(*line, message))?;
+            if let Err(message) = admit(name, value) {
+                mistakes.push(JobError::new(*line, message));
+            }
             let _ = writeln!(written, "{name}={value}");
         }
         let _ = writeln!(written, "thread=1\nclat_percentiles=0\nlat_percentiles=1");
     }
-    let times = |name: &str| -> Vec<u64> {
+    if !mistakes.is_empty() {
+        return Err(JobErrors::new(mistakes));
+    }
+    let times = |name: &str| -> Vec<f64> {
         let last = |section: &Section| {
             let found = section.options.iter().rev().find(|(known, ..)| known == name)?;
-            seconds(&found.1).ok().filter(|seconds| *seconds > 0)
+            seconds(&found.1).ok().filter(|seconds| *seconds > 0.0)
         };
         sections.iter().filter_map(last).collect()
     };
     let runtimes = times("runtime");
-    let seconds = runtimes.iter().max().copied().filter(|_| runtimes.len() == sections.len());
-    Ok(External { text: written, seconds, ramp_seconds: times("ramp_time").into_iter().max().unwrap_or(0) })
+    let seconds = runtimes.iter().copied().reduce(f64::max).filter(|_| runtimes.len() == sections.len());
+    let ramp_seconds = times("ramp_time").into_iter().fold(0.0, f64::max);
+    Ok(External { text: written, seconds, ramp_seconds })
 }
 
 fn admit(name: &str, value: &str) -> Result<(), String> {
-    if !KNOWN.contains(&name)
+    if !is_known(name)
         && !FIO_ALONE.contains(&name)
         && !matches!(name, "clat_percentiles" | "lat_percentiles")
     {
@@ -128,6 +130,11 @@ fn admit(name: &str, value: &str) -> Result<(), String> {
         ));
     }
     match name {
+        // they write files beside the job's
+        log if log.starts_with("write_") => {
+            Err(format!("`{log}` is not passed on: the trial keeps fio's JSON"))
+        }
+        "filename_format" => Err("`filename_format` is not passed on: it could leave the directory".into()),
         "ioengine" if !ENGINES.contains(&value) => {
             Err(format!("ioengine: `{value}` is none of {}", ENGINES.join(", ")))
         }
@@ -147,16 +154,17 @@ mod tests {
 
     #[test]
     fn sections_are_written_out_and_the_result_reads_back() {
-        let text = "[global]\nioengine=libaio\nruntime=5\nramp_time=2\ndirectory=/mnt\n[a]\nrw=randread\nbs=4k ; cut\n\
+        let text = "[global]\nioengine=libaio\nruntime=5\nramp_time=2\ndirectory=/mnt\nverify_dump=1\n[a]\nrw=randread\nbs=4k ; cut\n\
                     [b]\nstonewall\nrate_iops=100\n";
         let set = [("bs".to_string(), "8k".to_string())];
         let made = external(text, &set).unwrap();
-        assert_eq!((made.seconds, made.ramp_seconds), (Some(5), 2));
-        assert!(made.text.starts_with(
-            "[a]\noverwrite=1\nioengine=libaio\nruntime=5\nramp_time=2\nrw=randread\nbs=4k\nbs=8k\n"
-        ));
+        assert_eq!((made.seconds, made.ramp_seconds), (Some(5.0), 2.0));
+        assert!(
+            made.text
+                .starts_with("[a]\nioengine=libaio\nruntime=5\nramp_time=2\nrw=randread\nbs=4k\nbs=8k\n")
+        );
         assert!(made.text.contains("[b]\n") && made.text.contains("stonewall=1\nrate_iops=100\n"));
-        assert!(!made.text.contains("directory"), "{}", made.text);
+        assert!(!made.text.contains("directory") && !made.text.contains("dump"), "{}", made.text);
         let again = external(&made.text, &[]).unwrap();
         assert_eq!(again.seconds, made.seconds);
     }
@@ -174,8 +182,12 @@ mod tests {
             ("read_iolog=/etc/x", "not passed on"),
             ("filename_format=/etc/x", "not passed on"),
         ] {
-            let error = external(&format!("[a]\nsize=1m\n{line}\n"), &[]).expect_err(line);
-            assert!(error.line == 3 && error.message.contains(part), "{line}: {error:?}");
+            let errors = external(&format!("[a]\nsize=1m\n{line}\n"), &[]).expect_err(line).0;
+            let error = errors.last().unwrap();
+            assert!(
+                (error.line == 3 || line.starts_with("name=")) && error.message.contains(part),
+                "{line}: {error:?}"
+            );
         }
         assert!(external("[a]\nfilename=one:two\n", &[]).is_ok());
         // a section's name becomes the name of its files

@@ -7,7 +7,9 @@
 //! | `number` | fio's numbers: suffixes, times, percents |
 //! | `names` | the options that are known |
 //! | `options` | what they mean for a job |
-//! | `lower` | jobs to a workload |
+//! | `files` | which files jobs have, and how large |
+//! | `lower` | jobs to a workload of streams |
+//! | `words` | fio's command line as a job file; variables filled in, files included |
 //! | `external` | a job file for fio itself |
 //! | `error` | what is wrong, and where |
 //!
@@ -15,29 +17,37 @@
 
 mod error;
 mod external;
+mod files;
 mod lower;
 mod names;
 mod number;
 mod options;
 mod text;
+mod words;
 
-pub use error::JobError;
+pub use error::{JobError, JobErrors};
 pub use external::{External, external};
 pub use lower::Loaded;
+pub use text::is_job_file;
+pub use words::{fill, from_words, include};
 
 /// Reads a job file. `set` are options for all jobs that go before the file's own (`--set bs=64k`); `job` among them
 /// chooses sections by name, `a+b` several. `name` is the workload's.
 ///
 /// # Errors
-/// The first mistake, with its line.
-pub fn load(text: &str, name: &str, set: &[(String, String)]) -> Result<Loaded, JobError> {
-    lower::lower(&text::jobs(text, set)?, name)
+/// All mistakes, with their lines.
+pub fn load(text: &str, name: &str, set: &[(String, String)]) -> Result<Loaded, JobErrors> {
+    let (sections, mistakes) = text::jobs(text, set)?;
+    lower::lower(&sections, mistakes, name)
 }
 
 /// The sections that run at once, as values of `job`: each group ends before a section with `stonewall`. One group when all
 /// run at once, none when the text has mistakes ([`load`] tells them).
 pub fn groups(text: &str) -> Vec<String> {
-    let Ok(sections) = text::jobs(text, &[]) else { return Vec::new() };
+    let Ok((sections, mistakes)) = text::jobs(text, &[]) else { return Vec::new() };
+    if !mistakes.is_empty() {
+        return Vec::new();
+    }
     let mut groups: Vec<Vec<&str>> = Vec::new();
     for section in &sections {
         match groups.last_mut() {

@@ -1,69 +1,184 @@
 //! The names of options that are taken.
 
-/// Options that may stand without a value.
-pub const FLAGS: [&str; 6] =
-    ["time_based", "thread", "group_reporting", "stonewall", "norandommap", "refill_buffers"];
+/// Options that stand without a value.
+pub const FLAGS: [&str; 13] = [
+    "time_based",
+    "thread",
+    "group_reporting",
+    "new_group",
+    "stonewall",
+    "wait_for_previous",
+    "norandommap",
+    "refill_buffers",
+    "zero_buffers",
+    "bs_unaligned",
+    "exitall",
+    "minimal",
+    "verify_only",
+];
 
-/// Options that are taken, each as fio's HOWTO calls it.
-pub const KNOWN: [&str; 36] = [
+/// Options that mean something for a job, as fio's HOWTO calls them.
+pub const MEANT: [&str; 94] = [
     "rw",
     "readwrite",
+    "rw_sequencer",
     "bs",
     "blocksize",
+    "bsrange",
+    "blocksize_range",
+    "bssplit",
+    "ba",
+    "blockalign",
     "size",
+    "io_size",
+    "io_limit",
     "filesize",
     "nrfiles",
+    "nr_files",
+    "openfiles",
+    "filename",
+    "file_service_type",
     "numjobs",
     "iodepth",
+    "iodepth_batch",
+    "iodepth_batch_submit",
+    "iodepth_batch_complete",
+    "iodepth_batch_complete_min",
+    "iodepth_batch_complete_max",
+    "iodepth_low",
     "ioengine",
     "direct",
     "buffered",
     "sync",
     "fsync",
     "fdatasync",
-    "bssplit",
+    "end_fsync",
+    "fsync_on_close",
+    "overwrite",
+    "fallocate",
+    "create_on_open",
+    "invalidate",
+    "fadvise_hint",
+    "unlink",
     "runtime",
+    "timeout",
     "time_based",
     "ramp_time",
+    "startdelay",
+    "loops",
+    "number_ios",
     "rwmixread",
     "rwmixwrite",
     "randseed",
     "randrepeat",
     "random_distribution",
+    "percentage_random",
     "norandommap",
+    "random_generator",
+    "offset",
+    "offset_increment",
+    "rate",
+    "rate_iops",
+    "rate_process",
+    "thinktime",
+    "thinktime_spin",
+    "thinktime_blocks",
+    "thinktime_blocks_type",
+    "stonewall",
+    "wait_for_previous",
+    "name",
+    "kb_base",
+    "nice",
+    "prio",
+    "verify",
+    "do_verify",
+    "verify_pattern",
+    "verify_interval",
+    "verify_backlog",
+    "verify_backlog_batch",
+    "verify_offset",
+    "verify_dump",
+    "verify_only",
+    "uncached",
+    "atomic",
+    "bs_unaligned",
+    "allrandrepeat",
+    "create_only",
+    "size_percent",
+    "softrandommap",
+    "rate_min",
+    "rate_iops_min",
+    "continue_on_error",
+    "exitall",
+    "rate_ignore_thinktime",
+    "zonemode",
+    "trim_percentage",
+];
+
+/// Options that change nothing that reaches the kernel or is measured here.
+pub const NEUTRAL: [&str; 53] = [
+    "description",
     "thread",
     "group_reporting",
-    "stonewall",
-    "name",
-    "description",
-    "invalidate",
+    "new_group",
     "directory",
-    "fallocate",
+    "filename_format",
     "refill_buffers",
-    "create_on_open",
-    "end_fsync",
+    "scramble_buffers",
+    "zero_buffers",
+    "buffer_pattern",
+    "gtod_reduce",
+    "gtod_cpu",
+    "clocksource",
+    "disable_lat",
+    "disable_clat",
+    "disable_slat",
+    "disable_bw",
+    "disable_bw_measurement",
+    "clat_percentiles",
+    "lat_percentiles",
+    "slat_percentiles",
+    "percentile_list",
+    "significant_figures",
+    "unified_rw_reporting",
+    "write_bw_log",
+    "write_lat_log",
+    "write_iops_log",
+    "write_hist_log",
+    "log_avg_msec",
+    "log_max_value",
+    "log_offset",
+    "log_hist_msec",
+    "log_unix_epoch",
+    "per_job_logs",
+    "bwavgtime",
+    "iopsavgtime",
+    "unit_base",
+    "create_serialize",
+    "create_fsync",
+    "allow_file_create",
+    "mem",
+    "iomem",
+    "mem_align",
+    "iomem_align",
+    "hugepage-size",
+    "userspace_reap",
+    "hipri_percentage",
+    "serialize_overlap",
+    "verify_state_save",
+    "verify_fatal",
+    "verify_async",
+    "verifysort",
+    "minimal",
 ];
+
+/// Whether an option is taken.
+pub fn is_known(name: &str) -> bool {
+    MEANT.contains(&name) || NEUTRAL.contains(&name)
+}
 
 /// `; did you mean ...` for an option that is not known.
 pub fn nearest_known(name: &str) -> String {
-    let near = KNOWN.iter().min_by_key(|known| distance(name, known));
-    match near.filter(|known| distance(name, known) <= (name.len() / 3).max(1)) {
-        Some(known) => format!("; did you mean `{known}`?"),
-        None => String::new(),
-    }
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().take(64).enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let next = (corner + usize::from(letter != *other)).min(row[j] + 1).min(row[j + 1] + 1);
-            corner = std::mem::replace(&mut row[j + 1], next);
-        }
-    }
-    row[b.len()]
+    let known = units::nearest(name, MEANT.iter().chain(&NEUTRAL).copied());
+    known.map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
 }

@@ -1,10 +1,13 @@
 //! Sections and options with their lines.
 
-use crate::error::JobError;
-use crate::names::{FLAGS, KNOWN, nearest_known};
+use crate::error::{JobError, JobErrors};
+use crate::names::{FLAGS, is_known, nearest_known};
 
 /// The option of `--set` that chooses a section.
 const JOB: &str = "job";
+
+/// Options by which a section waits for those above.
+const WAITS: [&str; 2] = ["stonewall", "wait_for_previous"];
 
 /// Between the names of several sections in it.
 pub const JOINED: &str = "+";
@@ -23,78 +26,120 @@ pub struct Section {
 impl Section {
     /// Whether it begins when those above have ended (`stonewall`).
     pub fn waits(&self) -> bool {
-        let last = self.options.iter().rev().find(|(name, ..)| name == "stonewall");
+        let last = self.options.iter().rev().find(|(name, ..)| WAITS.contains(&name.as_str()));
         last.is_some_and(|(_, value, _)| value != "0")
     }
 }
 
-/// The jobs of a file.
-pub fn jobs(text: &str, set: &[(String, String)]) -> Result<Vec<Section>, JobError> {
-    let (mut global, mut jobs): (Vec<(String, String, usize)>, Vec<Section>) = (Vec::new(), Vec::new());
-    let mut in_global = None;
-    for (number, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
+/// What the lines of a file say.
+#[derive(Default)]
+struct Lines {
+    global: Vec<(String, String, usize)>,
+    jobs: Vec<Section>,
+    in_global: Option<bool>,
+    mistakes: Vec<JobError>,
+}
+
+/// The jobs of a file, with the mistakes of its lines.
+pub fn jobs(text: &str, set: &[(String, String)]) -> Result<(Vec<Section>, Vec<JobError>), JobErrors> {
+    let mut lines = Lines::default();
+    for (number, line) in text.lines().enumerate() {
         // fio cuts the line there even within a value
         let line = line.split([';', '#']).next().unwrap_or_default().trim();
-        if line.is_empty() {
-            continue;
+        if !line.is_empty()
+            && let Err(mistake) = lines.take(number + 1, line)
+        {
+            lines.mistakes.push(mistake);
         }
-        if let Some(head) = line.strip_prefix('[') {
-            let name = head
-                .strip_suffix(']')
-                .ok_or_else(|| JobError::new(number, "the `]` of the section is missing"))?;
-            in_global = Some(name == "global");
-            if name != "global" {
-                jobs.push(Section { name: name.to_string(), line: number, options: global.clone() });
-            }
-            continue;
-        }
-        if line.starts_with("include ") || line.contains("${") || line.contains('$') {
-            let message =
-                "include, ${VARIABLE} and $ncpus are not followed: write the values, or give them by --set";
-            return Err(JobError::new(number, message));
-        }
-        let option = match line.split_once('=') {
-            Some((name, value)) => (name.trim().to_string(), value.trim().to_string(), number),
-            None if FLAGS.contains(&line) => (line.to_string(), "1".to_string(), number),
-            None => {
-                let remedy = match KNOWN.contains(&line) {
-                    true => format!(": write `{line}=`, and it"),
-                    false => nearest_known(line),
-                };
-                return Err(JobError::new(number, format!("`{line}` has no value{remedy}")));
-            }
-        };
-        match (in_global, jobs.last_mut()) {
-            (Some(true), _) => global.push(option),
-            (Some(false), Some(job)) => job.options.push(option),
-            _ => return Err(JobError::new(number, "an option stands before the first [section]")),
+    }
+    let Lines { mut jobs, mut mistakes, .. } = lines;
+    for job in &mut jobs {
+        // fio knows a job by its name
+        if let Some((_, name, _)) = job.options.iter().rev().find(|(option, ..)| option == "name") {
+            job.name = name.clone();
         }
     }
     if let Some((_, wanted)) = set.iter().rev().find(|(name, _)| name == JOB) {
-        let known: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
-        // a name may hold a `+` itself
-        let names: Vec<&str> = match known.iter().any(|name| name == wanted) {
-            true => vec![wanted],
-            false => wanted.split(JOINED).collect(),
-        };
-        if let Some(unknown) = names.iter().find(|name| !known.iter().any(|one| one == *name)) {
-            return Err(JobError::new(
-                0,
-                format!("no section is called `{unknown}`; there are: {}", known.join(", ")),
-            ));
-        }
-        jobs.retain(|job| names.contains(&job.name.as_str()));
-        // those above are not run: there is nothing to wait for
-        if let Some(first) = jobs.first_mut() {
-            first.options.retain(|(name, ..)| name != "stonewall");
-        }
+        choose(&mut jobs, wanted)?;
     }
     let own =
         set.iter().filter(|(name, _)| name != JOB).map(|(name, value)| (name.clone(), value.clone(), 0));
     let own: Vec<_> = own.collect();
     jobs.iter_mut().for_each(|job| job.options.extend(own.iter().cloned()));
     if jobs.is_empty() {
-        return Err(JobError::new(text.lines().count().max(1), "no job: add a section such as [randread]"));
+        mistakes.push(JobError::new(text.lines().count().max(1), "no job: add a section such as [randread]"));
+        return Err(JobErrors::new(mistakes));
     }
-    Ok(jobs)
+    Ok((jobs, mistakes))
+}
+
+/// Keeps the jobs that are wanted.
+fn choose(jobs: &mut Vec<Section>, wanted: &str) -> Result<(), JobError> {
+    let known: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
+    // a name may hold a `+` itself
+    let names: Vec<&str> = match known.iter().any(|name| name == wanted) {
+        true => vec![wanted],
+        false => wanted.split(JOINED).collect(),
+    };
+    if let Some(unknown) = names.iter().find(|name| !known.iter().any(|one| one == *name)) {
+        let message = format!("no section is called `{unknown}`; there are: {}", known.join(", "));
+        return Err(JobError::new(0, message));
+    }
+    jobs.retain(|job| names.contains(&job.name.as_str()));
+    // those above are not run: there is nothing to wait for
+    if let Some(first) = jobs.first_mut() {
+        first.options.retain(|(name, ..)| !WAITS.contains(&name.as_str()));
+    }
+    Ok(())
+}
+
+impl Lines {
+    fn take(&mut self, number: usize, line: &str) -> Result<(), JobError> {
+        if let Some(head) = line.strip_prefix('[') {
+            let name = head
+                .strip_suffix(']')
+                .ok_or_else(|| JobError::new(number, "the `]` of the section is missing"))?;
+            self.in_global = Some(name == "global");
+            if name != "global" {
+                self.jobs.push(Section {
+                    name: name.to_string(),
+                    line: number,
+                    options: self.global.clone(),
+                });
+            }
+            return Ok(());
+        }
+        if line.contains('$') {
+            let message =
+                "a variable that is not known, or a calculation: write the value, or give it by --set";
+            return Err(JobError::new(number, message));
+        }
+        let option = match line.split_once('=') {
+            Some((name, value)) => (name.trim().to_string(), value.trim().to_string(), number),
+            None if FLAGS.contains(&line) => (line.to_string(), "1".to_string(), number),
+            None if is_known(line) => {
+                return Err(JobError::new(
+                    number,
+                    format!("`{line}` is no flag: write `{line}=`, and a value"),
+                ));
+            }
+            None => {
+                let message = format!("`{line}` is neither an option nor a section{}", nearest_known(line));
+                return Err(JobError::new(number, message));
+            }
+        };
+        match (self.in_global, self.jobs.last_mut()) {
+            (Some(true), _) => self.global.push(option),
+            (Some(false), Some(job)) => job.options.push(option),
+            _ => return Err(JobError::new(number, "an option stands before the first [section]")),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a text is a job file: its first line that says something is the head of a section.
+pub fn is_job_file(text: &str) -> bool {
+    let mut said = text.lines().map(|line| line.split([';', '#']).next().unwrap_or_default().trim());
+    let first = said.find(|line| !line.is_empty() && !line.starts_with("include "));
+    first.is_some_and(|line| line.starts_with('[') && line.ends_with(']'))
 }

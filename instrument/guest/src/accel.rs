@@ -52,7 +52,7 @@ impl Choice {
 /// Decides for `vmlinuz`: what the machine says, then a boot up to the kernel's first line, of at most five seconds, in a
 /// private directory.
 pub fn choose(host: &Host, vmlinuz: &Utf8Path, place: &PrivateTree) -> Choice {
-    match looks(host) {
+    match kvm_obstacle(host) {
         Some(why) => Choice::tcg(why),
         None => match canary(vmlinuz, place) {
             Ok(true) => Choice { accelerator: Accelerator::Kvm, why: None },
@@ -66,7 +66,7 @@ pub fn choose(host: &Host, vmlinuz: &Utf8Path, place: &PrivateTree) -> Choice {
 }
 
 /// What stands against KVM as far as can be seen without trying.
-fn looks(host: &Host) -> Option<String> {
+fn kvm_obstacle(host: &Host) -> Option<String> {
     let device = host.path("/dev/kvm");
     if let Err(error) = std::fs::File::options().read(true).write(true).open(&device) {
         return Some(format!("/dev/kvm: {error}"));
@@ -135,12 +135,12 @@ mod tests {
         ] {
             let root = machine(flags, modules);
             let host = Host::rooted(Utf8Path::from_path(root.path()).unwrap());
-            let found = looks(&host);
+            let found = kvm_obstacle(&host);
             assert_eq!(found.is_some(), why.is_some(), "{flags} {modules:?}: {found:?}");
             assert!(found.unwrap_or_default().contains(why.unwrap_or_default()), "{flags} {modules:?}");
         }
         let empty = tempfile::tempdir().unwrap();
         let host = Host::rooted(Utf8Path::from_path(empty.path()).unwrap());
-        assert!(looks(&host).unwrap().contains("/dev/kvm"));
+        assert!(kvm_obstacle(&host).unwrap().contains("/dev/kvm"));
     }
 }

@@ -38,7 +38,7 @@ const UBLK_MODULE: &str = "ublk_drv";
 
 /// What `null` is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Null {
+struct NullBlkSpec {
     bytes: u64,
     answer_ns: u64,
     cache_mib: u64,
@@ -51,12 +51,12 @@ pub struct Attached {
     device: Utf8PathBuf,
     // before what it leads to
     _connection: Option<Connection>,
-    _null: Option<MadeNull>,
+    _null: Option<NullBlk>,
 }
 
 /// A null_blk, by its directory below [`CONFIG`]. Dropped, it goes.
 #[derive(Debug)]
-struct MadeNull(Utf8PathBuf);
+struct NullBlk(Utf8PathBuf);
 
 impl Attached {
     /// Its path below /dev.
@@ -65,7 +65,7 @@ impl Attached {
     }
 }
 
-impl Drop for MadeNull {
+impl Drop for NullBlk {
     fn drop(&mut self) {
         let made = &self.0;
         if let Err(error) = std::fs::write(made.join("power"), "0").and_then(|()| std::fs::remove_dir(made)) {
@@ -143,8 +143,8 @@ pub fn check(spec: &StackSpec) -> Result<(), GuestError> {
     }
 }
 
-fn null(size: Option<Size>, args: &[String]) -> Result<Null, GuestError> {
-    let mut null = Null {
+fn null(size: Option<Size>, args: &[String]) -> Result<NullBlkSpec, GuestError> {
+    let mut null = NullBlkSpec {
         bytes: size.map_or(NULL_BYTES, |size| size.bytes()),
         answer_ns: NULL_NS,
         cache_mib: NULL_CACHE_MIB,
@@ -168,7 +168,7 @@ fn null(size: Option<Size>, args: &[String]) -> Result<Null, GuestError> {
 }
 
 /// What `remote` is made of: the network, and the null_blk behind it.
-fn remote(size: Option<Size>, args: &[String]) -> Result<(Network, Null), GuestError> {
+fn remote(size: Option<Size>, args: &[String]) -> Result<(Network, NullBlkSpec), GuestError> {
     let mut network = Network { delay_us: 0, rate_kbit: None, queues: 0 };
     for word in args {
         let bad = || {
@@ -185,7 +185,7 @@ fn remote(size: Option<Size>, args: &[String]) -> Result<(Network, Null), GuestE
         }
     }
     let null = null(size, &[])?;
-    Ok((network, Null { queues: network.queues.max(1), ..null }))
+    Ok((network, NullBlkSpec { queues: network.queues.max(1), ..null }))
 }
 
 fn queues(value: &str) -> Option<u64> {
@@ -234,13 +234,13 @@ pub fn attach(spec: &StackSpec) -> Result<Option<Attached>, GuestError> {
     }
 }
 
-fn make_null(null: &Null) -> Result<(Utf8PathBuf, MadeNull), GuestError> {
+fn make_null(null: &NullBlkSpec) -> Result<(Utf8PathBuf, NullBlk), GuestError> {
     modules::load("null_blk", "nr_devices=0")?;
     // newer kernels name the device by this directory, older ones by its number
     let made = Utf8Path::new(CONFIG).join("nullb0");
     std::fs::create_dir(&made).map_err(GuestError::at(made.as_str()))?;
     let device = Utf8PathBuf::from("/dev/nullb0");
-    let attached = MadeNull(made.clone());
+    let attached = NullBlk(made.clone());
     let set = |name: &str, value: u64| {
         let path = made.join(name);
         std::fs::write(&path, value.to_string()).map_err(GuestError::at(path.as_str()))
@@ -294,11 +294,11 @@ mod tests {
             Device::Emulated { size, args, .. } => null(*size, args).unwrap(),
             other => panic!("{other:?}"),
         };
-        let plain = Null { bytes: NULL_BYTES, answer_ns: 80_000, cache_mib: 64, queues: 1 };
+        let plain = NullBlkSpec { bytes: NULL_BYTES, answer_ns: 80_000, cache_mib: 64, queues: 1 };
         assert_eq!(of("ext4@null"), plain);
         assert_eq!(
             of("ext4@null(1ms,cache=0,queues=4):64M"),
-            Null { bytes: 64 << 20, answer_ns: 1_000_000, cache_mib: 0, queues: 4 }
+            NullBlkSpec { bytes: 64 << 20, answer_ns: 1_000_000, cache_mib: 0, queues: 4 }
         );
         for bad in [
             "ext4@null(fast)",
@@ -317,7 +317,7 @@ mod tests {
         };
         let (network, null) = of("ext4@remote(1ms,100Mbit,queues=4):64M").unwrap();
         assert_eq!(network, Network { delay_us: 1000, rate_kbit: Some(100_000), queues: 4 });
-        assert_eq!(null, Null { bytes: 64 << 20, queues: 4, ..plain });
+        assert_eq!(null, NullBlkSpec { bytes: 64 << 20, queues: 4, ..plain });
         let (network, null) = of("xfs@remote").unwrap();
         assert_eq!(network, Network { delay_us: 0, rate_kbit: None, queues: 0 });
         assert_eq!(null, plain);

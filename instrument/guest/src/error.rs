@@ -53,6 +53,11 @@ impl GuestError {
         move |source| GuestError::Io { what, source }
     }
 
+    /// A folder that others could steer.
+    pub(crate) fn untrusted(error: host::place::OpenError) -> GuestError {
+        GuestError::Io { what: "what is kept for guests".into(), source: error.into() }
+    }
+
     /// Reason and remedy, when this machine cannot do it at all.
     pub fn unavailable(&self) -> Option<&Unavailable> {
         match self {

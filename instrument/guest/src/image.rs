@@ -70,9 +70,7 @@ pub fn find(
 ) -> Result<Image, GuestError> {
     let host = Host::system();
     let programs: Vec<Utf8PathBuf> = PROGRAMS.iter().filter_map(|name| host.find_program(name)).collect();
-    let folder = home.join("guests");
-    std::fs::create_dir_all(&folder).map_err(GuestError::at(folder.as_str()))?;
-    let folder = folder.canonicalize_utf8().map_err(GuestError::at(folder.as_str()))?;
+    let folder = host::place::own_below(home, "guests").map_err(GuestError::untrusted)?;
     let key = key(kernel, program, &programs)?;
     let path = folder.join(format!("{key:016x}.cpio"));
     let sum = path.with_extension("sum");

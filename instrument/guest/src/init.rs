@@ -178,7 +178,7 @@ pub fn next_line(from: &mut BufReader<File>) -> Option<String> {
 }
 
 /// Switches the guest off.
-pub fn off() -> ! {
+pub fn power_off() -> ! {
     rustix::fs::sync();
     // QEMU is told to end instead of a reboot
     let failed = rustix::system::reboot(rustix::system::RebootCommand::Restart);

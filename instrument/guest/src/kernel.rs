@@ -50,7 +50,7 @@ pub fn find(
         let remedy = "name one of Debian's, such as debian-6.12, or the path of a vmlinuz";
         return Err(Unavailable::new(format!("there is no kernel `{name}`"), remedy).into());
     };
-    let own = home.join("kernels");
+    let own = host::place::own_below(home, "kernels").map_err(GuestError::untrusted)?;
     let mut kept: Vec<Utf8PathBuf> =
         [Utf8Path::new(SHARED), &own].iter().flat_map(|dir| matching(dir, version)).collect();
     kept.sort_by_key(|path| version_key(path.file_name().unwrap_or_default()));
@@ -132,9 +132,7 @@ fn fetch(
 
 /// Downloads and unpacks a package in a private directory, then moves it to its place.
 fn download(own: &Utf8Path, package: &str, journal: &Arc<Journal>) -> Result<Utf8PathBuf, GuestError> {
-    std::fs::create_dir_all(own).map_err(GuestError::at(own.as_str()))?;
-    let own = own.canonicalize_utf8().map_err(GuestError::at(own.as_str()))?;
-    let tree = PrivateTree::new(journal, &own)?;
+    let tree = PrivateTree::new(journal, own)?;
     let (half, whole) = (tree.path().join(package), own.join(package));
     std::fs::create_dir(&half).map_err(GuestError::at(half.as_str()))?;
     run(Command::new("apt-get").args(["download", "-qq", package]).current_dir(&half)).map_err(|error| {

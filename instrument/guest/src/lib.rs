@@ -52,7 +52,7 @@ pub const KERNEL: &str = "debian-6.12";
 pub const QEMU: &str = "qemu-system-x86_64";
 
 /// Why a stack cannot run in its guest, as far as can be told without fetching or booting anything.
-pub fn obstacle(spec: &StackSpec) -> Option<Unavailable> {
+pub fn unavailable_reason(spec: &StackSpec) -> Option<Unavailable> {
     let guest = spec.guest()?;
     let host = Host::system();
     if !cfg!(target_arch = "x86_64") {

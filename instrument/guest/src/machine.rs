@@ -115,7 +115,7 @@ impl Machine {
     ///
     /// # Errors
     /// The guest has ended, or said what cannot be understood.
-    pub fn hear<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<Option<T>, GuestError> {
+    pub fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<Option<T>, GuestError> {
         match self.heard.recv_timeout(patience) {
             Ok(line) => serde_json::from_str(&line).map(Some).map_err(|error| {
                 let start: String = line.chars().take(200).collect();

@@ -31,7 +31,7 @@ impl<'m> Monitor<'m> {
         self.machine.send(&json!({ "execute": name, "arguments": arguments }))?;
         let begin = Instant::now();
         while begin.elapsed() < ANSWER_PATIENCE {
-            let Some(line) = self.machine.hear::<Value>(TICK)? else { continue };
+            let Some(line) = self.machine.receive::<Value>(TICK)? else { continue };
             if let Some(returned) = line.get("return") {
                 return Ok(returned.clone());
             }
@@ -50,7 +50,7 @@ impl<'m> Monitor<'m> {
     }
 
     /// How often an event came until now.
-    pub(crate) fn heard(&self, name: &str) -> usize {
+    pub(crate) fn count_events(&self, name: &str) -> usize {
         self.events.iter().filter(|event| *event == name).count()
     }
 
@@ -60,11 +60,11 @@ impl<'m> Monitor<'m> {
         name: &str,
         given_up: &mut dyn FnMut() -> bool,
     ) -> Result<bool, GuestError> {
-        while self.heard(name) == 0 {
+        while self.count_events(name) == 0 {
             if given_up() {
                 return Ok(false);
             }
-            if let Some(line) = self.machine.hear::<Value>(TICK)? {
+            if let Some(line) = self.machine.receive::<Value>(TICK)? {
                 self.events.extend(line["event"].as_str().map(str::to_string));
             }
         }

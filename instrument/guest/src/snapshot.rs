@@ -26,7 +26,7 @@ const READY: &str = "GUEST_CRASHLOADED";
 const BOOTS: u32 = 3;
 
 /// Where boots are kept, and when they are given up.
-pub struct Place<'a> {
+pub struct SnapshotStore<'a> {
     /// The home of results.
     pub home: &'a Utf8Path,
     /// What is half made is in there.
@@ -43,10 +43,8 @@ pub struct Place<'a> {
 ///
 /// # Errors
 /// QEMU, the file system, or the user's wish.
-pub fn find(setup: &Setup, seed: u64, place: &mut Place<'_>) -> Result<Utf8PathBuf, GuestError> {
-    let folder = place.home.join("guests");
-    std::fs::create_dir_all(&folder).map_err(GuestError::at(folder.as_str()))?;
-    let folder = folder.canonicalize_utf8().map_err(GuestError::at(folder.as_str()))?;
+pub fn find(setup: &Setup, seed: u64, place: &mut SnapshotStore<'_>) -> Result<Utf8PathBuf, GuestError> {
+    let folder = host::place::own_below(place.home, "guests").map_err(GuestError::untrusted)?;
     let boot = Setup { mode: Mode::Deterministic { seed, phase: Phase::Boot }, ..setup.clone() };
     let kept = folder.join(format!("{:016x}.{END}", key(&boot)?));
     if kept.exists() {
@@ -60,7 +58,7 @@ pub fn find(setup: &Setup, seed: u64, place: &mut Place<'_>) -> Result<Utf8PathB
     let (stream, console) = (tree.path().join("stream"), kept.with_extension("log"));
     for _ in 0..BOOTS {
         let mut machine = Machine::boot(&boot, &console, place.journal)?;
-        let made = keep(&mut machine, &stream, place);
+        let made = save(&mut machine, &stream, place);
         machine.end(matches!(made, Ok(true)));
         if made? {
             std::fs::rename(&stream, &kept).map_err(GuestError::at(kept.as_str()))?;
@@ -74,7 +72,7 @@ pub fn find(setup: &Setup, seed: u64, place: &mut Place<'_>) -> Result<Utf8PathB
 }
 
 /// Waits until the guest can be stopped, stops it, and writes its state to `stream`; `false` when the stop came too late.
-fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<bool, GuestError> {
+fn save(machine: &mut Machine, stream: &Utf8Path, place: &SnapshotStore<'_>) -> Result<bool, GuestError> {
     let begin = Instant::now();
     let mut monitor = Monitor::new(machine)?;
     turns::begin(&mut monitor)?;
@@ -89,7 +87,7 @@ fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<b
         });
     }
     monitor.command("stop", &json!({}))?;
-    if monitor.heard(READY) > 1 {
+    if monitor.count_events(READY) > 1 {
         return Ok(false);
     }
     monitor.command("migrate-set-parameters", &json!({ "max-bandwidth": BANDWIDTH }))?;
@@ -110,7 +108,7 @@ fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<b
 ///
 /// # Errors
 /// The stream is damaged, or of another QEMU.
-pub fn go_on(machine: &mut Machine) -> Result<(), GuestError> {
+pub fn resume(machine: &mut Machine) -> Result<(), GuestError> {
     let mut monitor = Monitor::new(machine)?;
     // a wish to go on that comes while the state is read would be forgotten
     monitor.poll("query-status", |answer| Ok(answer["status"] != "inmigrate"))?;

@@ -1,6 +1,7 @@
 //! One client of a core workload: which operation comes next, on which record, with which value, and whether what it
 //! finds is right. It does no I/O itself.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,10 +10,11 @@ use stats::{Direction, Metric};
 use workload::rng::{Purpose, Rng, StreamId, hash_name};
 
 use crate::KvError;
-use crate::generators::request::Range;
-use crate::generators::zipf::Gray;
+use crate::generators::request;
+use crate::generators::zipf::YcsbZipf;
 use crate::generators::{Counter, Draw, Request};
-use crate::values::{self, Pool};
+use crate::record::Names;
+use crate::values::{self, FieldValues, Pool};
 use crate::versions::{Versions, Write};
 use crate::workload::{Length, Workload};
 
@@ -29,6 +31,25 @@ pub enum Op {
     Scan(u64),
     /// Reads a record and writes it again.
     Modify,
+}
+
+/// The fields that a read asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestedFields {
+    /// All there are.
+    All,
+    /// All, each by its name.
+    Named,
+    /// One.
+    One(usize),
+}
+
+impl RequestedFields {
+    /// Whether a field is among them.
+    #[inline]
+    pub fn has(self, field: usize) -> bool {
+        self == RequestedFields::One(field) || !matches!(self, RequestedFields::One(_))
+    }
 }
 
 /// Operations in the order in which YCSB weighs them.
@@ -48,8 +69,10 @@ pub struct Shared {
     pub counter: Arc<Counter>,
     versions: Option<Versions>,
     request: Request,
-    pool: Option<Arc<Pool>>,
-    fields: Vec<String>,
+    pool: Option<Pool>,
+    names: Names,
+    /// For lengths of fields of which short ones come most.
+    length_ranks: Option<YcsbZipf>,
     tallies: Tallies,
     seed: u64,
 }
@@ -70,16 +93,29 @@ pub struct Step {
     pub kind: usize,
     /// The record.
     pub record: u64,
-    /// The oldest version that a read may find.
-    pub floor: u64,
+    /// The fields that it reads.
+    pub asked: RequestedFields,
+    /// The first field that it writes, and how many.
+    writes: (usize, usize),
     write: Option<Write>,
 }
 
 impl Step {
     /// No operation: a place for one.
     pub(crate) fn nothing() -> Step {
-        Step { op: Op::Read, kind: 0, record: 0, floor: 0, write: None }
+        Step { op: Op::Read, kind: 0, record: 0, asked: RequestedFields::All, writes: (0, 0), write: None }
     }
+}
+
+/// What an operation works with; used again, it allocates nothing.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// The key of its record.
+    pub key: Vec<u8>,
+    /// What it writes.
+    pub written: FieldValues,
+    /// The oldest versions that its read may find, by field.
+    floors: Vec<u64>,
 }
 
 /// One client.
@@ -88,7 +124,7 @@ pub struct Client {
     shared: Arc<Shared>,
     request: Request,
     rng: Rng,
-    scan_ranks: Option<Gray>,
+    scan_ranks: Option<YcsbZipf>,
     left: u64,
     /// Calls of the engine, for the tally.
     pub calls: u64,
@@ -117,10 +153,11 @@ impl Shared {
     /// # Errors
     /// No records, or too many for the distribution.
     pub fn new(workload: &Workload, seed: u64) -> Result<Arc<Shared>, KvError> {
-        let counter = Arc::new(Counter::new(workload.insert_start + workload.insert_count));
+        // what other loads of the same database insert is not there, and its numbers are not used
+        let counter = Arc::new(Counter::new(workload.records));
         // the growth that YCSB expects of its scrambled form
         let expected = (2.0 * workload.operations as f64 * workload.shares.insert) as u64;
-        let range = Range {
+        let range = request::Range {
             start: workload.insert_start,
             count: workload.insert_count,
             expected,
@@ -128,13 +165,15 @@ impl Shared {
         };
         let random = !workload.verify && !workload.integrity;
         let mut rng = StreamId::of_run(seed, Purpose::Data).rng();
-        let pool = random.then(|| Arc::new(Pool::new(workload.value_bytes_max() as usize, &mut rng)));
+        let pool = random.then(|| Pool::new(workload.value_bytes_max() as usize, &mut rng));
+        let Length { low, high, zipfian } = workload.field_length;
         Ok(Arc::new(Shared {
             request: Request::new(workload.requests, range, counter.clone(), seed)?,
             counter,
             versions: workload.verify.then(Versions::default),
             pool,
-            fields: (0..workload.fields).map(|number| format!("field{number}")).collect(),
+            names: Names::of(workload),
+            length_ranks: zipfian.then(|| YcsbZipf::new(high - low + 1)),
             tallies: Tallies::default(),
             workload: workload.clone(),
             seed,
@@ -148,11 +187,8 @@ impl Shared {
 
     /// What was counted beside operations; `seconds` of the run, warm-up included.
     pub fn metrics(&self) -> Vec<Metric> {
-        let one = |name: &str, value: &AtomicU64| Metric {
-            name: name.into(),
-            unit: "1".into(),
-            value: value.load(Ordering::Relaxed) as f64,
-        };
+        let one =
+            |name: &str, value: &AtomicU64| Metric::process(name, "1", value.load(Ordering::Relaxed) as f64);
         let mut metrics = vec![one("engine_calls", &self.tallies.calls)];
         if self.workload.shares.scan > 0.0 {
             metrics.push(one("scanned_records", &self.tallies.scanned));
@@ -163,71 +199,147 @@ impl Shared {
         metrics
     }
 
-    /// Fills `value` with the first version of a record, for the load.
-    pub fn first_value(&self, record: u64, key: &[u8], value: &mut Vec<u8>) {
-        let purpose = Purpose::Other(hash_name("kv.load") ^ record);
-        let mut rng = StreamId::of_run(self.seed, purpose).rng();
-        self.write_value(record, 0, key, value, &mut rng);
+    /// The names of fields.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
-    fn write_value(&self, record: u64, version: u64, key: &[u8], value: &mut Vec<u8>, rng: &mut Rng) {
-        value.clear();
-        if self.workload.integrity {
-            for field in &self.fields {
-                let bytes = values::integrity(key, field, self.workload.field_length.high as usize);
-                value.extend_from_slice(&bytes);
-            }
-            return;
+    /// Numbers of the records that are there when all below `end` that were inserted are.
+    pub fn records(&self, end: u64) -> [Range<u64>; 2] {
+        let Workload { insert_start, insert_count, records, .. } = self.workload;
+        [insert_start..insert_start + insert_count, records..end.max(records)]
+    }
+
+    /// Writes the first version of a record, for the load.
+    pub fn first_values(&self, record: u64, key: &[u8], written: &mut FieldValues) {
+        let purpose = Purpose::Other(hash_name("kv.load") ^ record);
+        let mut rng = StreamId::of_run(self.seed, purpose).rng();
+        self.write_values(record, 0, key, (0, self.names.len()), written, &mut rng);
+    }
+
+    fn write_values(
+        &self,
+        record: u64,
+        version: u64,
+        key: &[u8],
+        (first, count): (usize, usize),
+        written: &mut FieldValues,
+        rng: &mut Rng,
+    ) {
+        written.begin(first);
+        // values that are written together lie together in the pool: one miss of the processor's cache, not one for each
+        let mut at = self.pool.as_ref().map_or(0, |_| Pool::place(rng));
+        for field in first..first + count {
+            let length = self.value_length(rng);
+            written.add(|bytes| match &self.pool {
+                Some(pool) => bytes.extend_from_slice(pool.next(&mut at, length)),
+                None if self.workload.integrity => self.add_integrity(key, field, bytes),
+                None => values::derive(self.number(record, field), version, length, bytes),
+            });
         }
-        let length = self.value_length(rng);
-        match &self.pool {
-            Some(pool) => value.extend_from_slice(pool.slice(length, rng)),
-            None => values::derive(record, version, length, value),
+    }
+
+    /// Appends what YCSB's `dataintegrity` writes; a record that is one value has all fields' one after the other.
+    fn add_integrity(&self, key: &[u8], field: usize, bytes: &mut Vec<u8>) {
+        let length = self.workload.field_length.high as usize;
+        if !self.names.is_value() {
+            return bytes.extend(values::integrity(key, self.names.name(field).as_bytes(), length));
+        }
+        for number in 0..self.workload.fields {
+            let name = format!("{}{number}", self.workload.field_prefix);
+            bytes.extend(values::integrity(key, name.as_bytes(), length));
         }
     }
 
     fn value_length(&self, rng: &mut Rng) -> usize {
-        let Length { low, high, zipfian } = self.workload.field_length;
+        let Length { low, high, .. } = self.workload.field_length;
+        let together = if self.names.is_value() { self.workload.fields } else { 1 };
         if low == high {
-            return (self.workload.fields * high) as usize;
+            return (together * high) as usize;
         }
-        let ranks = zipfian.then(|| Gray::new(high - low + 1));
-        let one = |rng: &mut Rng| match &ranks {
+        let one = |rng: &mut Rng| match &self.length_ranks {
             Some(ranks) => low + ranks.rank(Draw::unit(rng)),
             None => low + rng.below(high - low + 1),
         };
-        (0..self.workload.fields).map(|_| one(rng)).sum::<u64>() as usize
+        (0..together).map(|_| one(rng)).sum::<u64>() as usize
     }
 
-    /// Judges a value of a record that was read when `floor` was its oldest version.
-    ///
-    /// # Errors
-    /// [`KvError::Wrong`].
-    pub fn judge(&self, record: u64, floor: u64, key: &[u8], value: &[u8]) -> Result<(), KvError> {
+    /// The number of a field among all fields of the database.
+    fn number(&self, record: u64, field: usize) -> u64 {
+        record.wrapping_mul(self.names.len() as u64).wrapping_add(field as u64)
+    }
+
+    fn version_of(&self, record: u64, field: usize, value: &[u8]) -> Result<u64, String> {
+        let name = |number: u64| {
+            let fields = self.names.len() as u64;
+            format!("{} of record {}", self.names.name((number % fields) as usize), number / fields)
+        };
+        values::version_of(self.number(record, field), value, name)
+    }
+
+    fn judge_field(
+        &self,
+        record: u64,
+        floors: &[u64],
+        key: &[u8],
+        field: usize,
+        value: &[u8],
+    ) -> Result<(), KvError> {
         let wrong = |why: String| {
-            KvError::Wrong(format!("record {record} ({}) is wrong: {why}", String::from_utf8_lossy(key)))
+            let (key, name) = (String::from_utf8_lossy(key), self.names.name(field));
+            KvError::Wrong(format!("record {record} ({key}) is wrong: {name}: {why}"))
         };
         if let Some(versions) = &self.versions {
-            let found = values::version_of(record, value).map_err(wrong)?;
+            let found = self.version_of(record, field, value).map_err(wrong)?;
+            let floor = floors.get(field).copied().unwrap_or(0);
             return versions.judge(record, floor, found).map_err(wrong);
         }
         let mut whole = Vec::new();
-        let mut rng = StreamId::of_run(0, Purpose::Data).rng();
-        self.write_value(record, 0, key, &mut whole, &mut rng);
+        self.add_integrity(key, field, &mut whole);
         if whole != value {
             return Err(wrong("it is not what YCSB's dataintegrity writes".into()));
         }
         Ok(())
     }
 
-    /// The oldest version that a read of a record may find now.
-    pub fn floor(&self, record: u64) -> u64 {
-        self.versions.as_ref().map_or(0, |versions| versions.floor(record))
+    /// Judges a record that was read when nothing was written.
+    ///
+    /// # Errors
+    /// [`KvError::Wrong`].
+    pub fn judge<'a>(
+        &self,
+        record: u64,
+        key: &[u8],
+        fields: impl IntoIterator<Item = (usize, &'a [u8])>,
+    ) -> Result<(), KvError> {
+        let (mut floors, mut found) = (Vec::new(), 0);
+        if let Some(versions) = &self.versions {
+            versions.floors(record, &mut floors);
+        }
+        for (field, value) in fields {
+            found += 1;
+            self.judge_field(record, &floors, key, field, value)?;
+        }
+        whole(record, key, found, self.names.len())
     }
 
     fn checks(&self) -> bool {
         self.workload.verify || self.workload.integrity
     }
+}
+
+/// Whether a record has all its fields.
+fn whole(record: u64, key: &[u8], found: usize, expected: usize) -> Result<(), KvError> {
+    if found == expected {
+        return Ok(());
+    }
+    if found == 0 {
+        return Err(missing(record, key));
+    }
+    let key = String::from_utf8_lossy(key);
+    Err(KvError::Wrong(format!(
+        "record {record} ({key}) is wrong: {found} of its {expected} fields are there"
+    )))
 }
 
 /// A record that ought to be there and is not.
@@ -246,7 +358,7 @@ impl Client {
         Client {
             request: shared.request.clone(),
             rng: id.rng(),
-            scan_ranks: zipfian.then(|| Gray::new(high - low + 1)),
+            scan_ranks: zipfian.then(|| YcsbZipf::new(high - low + 1)),
             left: if operations == 0 { u64::MAX } else { share },
             calls: 0,
             checked: 0,
@@ -283,8 +395,29 @@ impl Client {
             3 => Op::Scan(self.scan_length()),
             _ => Op::Modify,
         };
-        let floor = self.shared.floor(record);
-        Step { op, kind, record, floor, write: None }
+        let workload = &self.shared.workload;
+        let (read_all, write_all) = (workload.read_all, workload.write_all);
+        // YCSB names all fields of reads only: a scan, or a read before a write, asks for all there are
+        let named = workload.by_name || workload.integrity;
+        let asked = match op {
+            Op::Update | Op::Insert => RequestedFields::All,
+            _ if !read_all => RequestedFields::One(self.field()),
+            Op::Read if named => RequestedFields::Named,
+            _ => RequestedFields::All,
+        };
+        let writes = match op {
+            Op::Update | Op::Modify if !write_all => (self.field(), 1),
+            _ => (0, self.shared.names.len()),
+        };
+        Step { op, kind, record, asked, writes, write: None }
+    }
+
+    /// A field, each as likely as each other.
+    fn field(&mut self) -> usize {
+        match self.shared.names.len() {
+            1 => 0,
+            fields => self.rng.below(fields as u64) as usize,
+        }
     }
 
     fn scan_length(&mut self) -> u64 {
@@ -295,28 +428,38 @@ impl Client {
         }
     }
 
-    /// Writes the key of a record.
-    pub fn key(&self, record: u64, key: &mut Vec<u8>) {
-        self.shared.workload.keys.write(record, key);
+    /// Prepares the room of an operation: the key of its record, and what its read may find.
+    pub fn prepare(&self, step: &Step, room: &mut Scratch) {
+        self.shared.workload.keys.write(step.record, &mut room.key);
+        if let Some(versions) = &self.shared.versions {
+            versions.floors(step.record, &mut room.floors);
+        }
     }
 
-    /// A write of the step's record begins: its value.
-    pub fn begin_write(&mut self, step: &mut Step, key: &[u8], value: &mut Vec<u8>) {
+    /// A write of the step's record begins: its values.
+    pub fn begin_write(&mut self, step: &mut Step, room: &mut Scratch) {
         // an insert is the first version of its record, and nobody reads it before it is acknowledged
         let insert = step.op == Op::Insert;
         step.write = self.shared.versions.as_ref().filter(|_| !insert).map(|all| all.begin(step.record));
         let version = step.write.map_or(0, |write| write.version);
-        self.shared.write_value(step.record, version, key, value, &mut self.rng);
+        let Scratch { key, written, .. } = room;
+        self.shared.write_values(step.record, version, key, step.writes, written, &mut self.rng);
     }
 
     /// It was acknowledged.
     pub fn end_write(&mut self, step: &Step) {
         if let (Some(versions), Some(write)) = (&self.shared.versions, step.write) {
-            versions.end(write);
+            versions.end(write, step.writes.0..step.writes.0 + step.writes.1);
         }
         if step.op == Op::Insert {
             self.shared.counter.acknowledge(step.record);
         }
+    }
+
+    /// Whether values are looked at.
+    #[inline]
+    pub fn checks(&self) -> bool {
+        self.shared.checks()
     }
 
     /// Looks at a value that a read has found.
@@ -324,33 +467,56 @@ impl Client {
     /// # Errors
     /// [`KvError::Wrong`].
     #[inline]
-    pub fn look(&mut self, step: &Step, key: &[u8], value: &[u8]) -> Result<(), KvError> {
-        if !self.shared.checks() {
+    pub fn look(&mut self, step: &Step, room: &Scratch, field: usize, value: &[u8]) -> Result<(), KvError> {
+        if !self.checks() {
             return Ok(());
         }
         self.checked += 1;
-        self.shared.judge(step.record, step.floor, key, value)
+        self.shared.judge_field(step.record, &room.floors, &room.key, field, value)
     }
 
-    /// Looks at a record that a scan has found.
+    /// A read has found so many fields.
+    ///
+    /// # Errors
+    /// [`KvError::Wrong`]: it asked for more.
+    #[inline]
+    pub fn end_read(&self, step: &Step, key: &[u8], found: usize) -> Result<(), KvError> {
+        whole(step.record, key, found, self.asked(step))
+    }
+
+    /// How many fields of each record the step reads.
+    pub fn asked(&self, step: &Step) -> usize {
+        if let RequestedFields::One(_) = step.asked { 1 } else { self.shared.names.len() }
+    }
+
+    /// A scan has found so many records.
+    #[inline]
+    pub fn count_scanned(&mut self, records: u64) {
+        self.scanned += records;
+    }
+
+    /// Looks at a value of a record that a scan has found.
     ///
     /// # Errors
     /// [`KvError::Wrong`].
-    pub fn look_scanned(&mut self, key: &[u8], value: &[u8]) -> Result<(), KvError> {
-        self.scanned += 1;
+    #[inline]
+    pub fn look_scanned(&mut self, key: &[u8], field: usize, value: &[u8]) -> Result<(), KvError> {
         if !self.shared.workload.verify {
             return Ok(());
         }
         self.checked += 1;
-        let number =
-            value.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
-        if self.shared.workload.keys.key(number) != key {
-            let key = String::from_utf8_lossy(key);
-            return Err(KvError::Wrong(format!("under the key {key} lies a value of record {number}")));
+        let fields = self.shared.names.len() as u64;
+        let number = values::number_of(value).unwrap_or_default();
+        let (record, key_text) = (number / fields, String::from_utf8_lossy(key));
+        if self.shared.workload.keys.key(record) != key {
+            return Err(KvError::Wrong(format!("under the key {key_text} lies a value of record {record}")));
         }
         // writes ran beside the scan: only what it is can be judged
-        let judged = values::version_of(number, value);
-        judged.map(drop).map_err(|why| KvError::Wrong(format!("record {number} in a scan is wrong: {why}")))
+        let judged = self.shared.version_of(record, field, value);
+        judged.map(drop).map_err(|why| {
+            let name = self.shared.names.name(field);
+            KvError::Wrong(format!("record {record} ({key_text}) in a scan is wrong: {name}: {why}"))
+        })
     }
 }
 
@@ -417,20 +583,69 @@ mod tests {
     fn planted_faults_are_found() {
         let shared = shared("recordcount=10\nreadproportion=0\nupdateproportion=1", true);
         let mut client = Client::new(&shared, 0, 1);
-        let (mut key, mut old, mut new) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut room, mut old) = (Scratch::default(), FieldValues::default());
         let mut step = client.choose();
-        client.key(step.record, &mut key);
-        shared.first_value(step.record, &key, &mut old);
-        client.begin_write(&mut step, &key, &mut new);
+        client.prepare(&step, &mut room);
+        shared.first_values(step.record, &room.key, &mut old);
+        client.begin_write(&mut step, &mut room);
         client.end_write(&step);
-        let floor = shared.floor(step.record);
-        assert!(shared.judge(step.record, floor, &key, &new).is_ok());
-        let lost = shared.judge(step.record, floor, &key, &old).unwrap_err().to_string();
+        let (field, new) = room.written.iter().map(|(field, value)| (field, value.to_vec())).next().unwrap();
+        assert_eq!(room.written.fields(), 1, "an update writes one field");
+        let record = step.record;
+        let judge = |record: u64, key: &[u8], changed: &[u8]| {
+            let fields = old.iter().map(|(at, value)| (at, if at == field { changed } else { value }));
+            shared.judge(record, key, fields)
+        };
+        assert!(judge(record, &room.key, &new).is_ok());
+        let lost = judge(record, &room.key, old.get(field).unwrap()).unwrap_err().to_string();
         assert!(lost.contains("version 1 was acknowledged before"), "{lost}");
-        let foreign = shared.judge(step.record + 1, 0, b"k", &new).unwrap_err().to_string();
-        assert!(foreign.contains("it is the value of record"), "{foreign}");
-        assert!(client.look_scanned(&key, &new).is_ok());
-        assert!(client.look_scanned(b"user1", &new).unwrap_err().to_string().contains("under the key user1"));
+        let torn = shared.judge(record, &room.key, old.iter().skip(1)).unwrap_err().to_string();
+        assert!(torn.contains("9 of its 10 fields") || torn.contains("was acknowledged before"), "{torn}");
+        let foreign = judge(record + 1, b"k", &new).unwrap_err().to_string();
+        assert!(foreign.contains(&format!("it is the value of field0 of record {record}")), "{foreign}");
+        let other = judge(record, &room.key, old.get((field + 1) % 10).unwrap()).unwrap_err().to_string();
+        assert!(other.contains(&format!("it is the value of field{}", (field + 1) % 10)), "{other}");
+        assert!(client.look_scanned(&room.key, field, &new).is_ok());
+        let moved = client.look_scanned(b"user1", field, &new).unwrap_err().to_string();
+        assert!(moved.contains("under the key user1"), "{moved}");
+    }
+
+    #[test]
+    fn properties_say_which_fields_are_read_and_written() {
+        for (text, read, written) in [
+            ("", "all", 1),
+            ("writeallfields=true", "all", 10),
+            ("readallfields=false", "one", 1),
+            ("readallfieldsbyname=true", "named", 1),
+            ("dataintegrity=true", "named", 1),
+        ] {
+            let shares =
+                "readproportion=0.4\nupdateproportion=0.2\nreadmodifywriteproportion=0.2\nscanproportion=0.2";
+            let shared = shared(&format!("recordcount=10\n{shares}\n{text}"), false);
+            let mut client = Client::new(&shared, 0, 1);
+            let mut fields = std::collections::BTreeSet::new();
+            for _ in 0..500 {
+                let step = client.choose();
+                let found = match step.asked {
+                    RequestedFields::All => "all",
+                    RequestedFields::Named => "named",
+                    RequestedFields::One(field) => {
+                        fields.insert(field);
+                        "one"
+                    }
+                };
+                match step.op {
+                    Op::Read => assert_eq!(found, read, "{text}"),
+                    Op::Scan(_) | Op::Modify if read == "one" => assert_eq!(found, "one", "{text}"),
+                    _ => assert_eq!(found, "all", "{text}"),
+                }
+                if matches!(step.op, Op::Update | Op::Modify) {
+                    assert_eq!(step.writes.1, written, "{text}");
+                    fields.insert(step.writes.0);
+                }
+            }
+            assert_eq!(fields.len() == 10, written == 1, "{text}: {fields:?}");
+        }
     }
 
     #[test]
@@ -438,10 +653,10 @@ mod tests {
         let run = || {
             let shared = shared("recordcount=100\nrequestdistribution=zipf", false);
             let mut client = Client::new(&shared, 1, 2);
-            let mut value = Vec::new();
-            shared.first_value(7, b"k", &mut value);
+            let mut written = FieldValues::default();
+            shared.first_values(7, b"k", &mut written);
             let steps: Vec<_> = (0..50).map(|_| client.choose()).map(|step| (step.op, step.record)).collect();
-            (steps, value)
+            (steps, written)
         };
         assert_eq!(run(), run());
     }

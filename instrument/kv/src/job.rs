@@ -5,20 +5,23 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
-use serve::drive::{self, Driven, Pace};
-use serve::{Moment, Place};
-use stats::{Ended, Metric, Outcome};
+use serve::drive::{self, DriveOutcome, Pace};
+use serve::{LoadSite, Moment};
+use stats::metric::{Metric, names};
+use stats::{Ended, Outcome};
 
 use crate::KvError;
 use crate::client::{self, Shared};
-use crate::embedded::terminal::{self, OnSession};
+use crate::embedded::sqlite::COLUMNS_MAX;
+use crate::embedded::terminal::{self, SessionTerminal};
 use crate::embedded::{self, Embedded, Settings, rocksdb};
 use crate::engine::Engine;
 use crate::patterns::{self, Bench};
+use crate::record::Names;
 use crate::redis::mux::{self, Layout};
 use crate::redis::resp::Login;
 use crate::redis::ring::Ring;
-use crate::redis::{Log, Servers, fill, server};
+use crate::redis::{AppendPolicy, Servers, fill, server};
 use crate::workload::Workload;
 
 /// Name of the data directory on the stack.
@@ -40,7 +43,7 @@ pub struct Job {
     /// See [`Settings::cache_bytes`].
     pub cache_bytes: u64,
     /// When a write is on the device. Engines in the process have `Written` and `Always`.
-    pub flush: Log,
+    pub flush: AppendPolicy,
     /// Operations that each connection to Redis has under way at once.
     pub pipeline: u32,
     /// Threads that serve the connections to Redis.
@@ -64,15 +67,22 @@ impl Job {
                 self.engine
             )));
         }
-        if !matches!(self.flush, Log::Written | Log::Always) {
+        if !matches!(self.flush, AppendPolicy::Written | AppendPolicy::Always) {
             return Err(KvError::Parameter(format!("{} has flush = 0 and flush = 1 only", self.engine)));
+        }
+        let columns = Names::of(&self.workload).len() as u64 + 1;
+        if self.engine == Engine::Sqlite && columns > COLUMNS_MAX {
+            return Err(KvError::Parameter(format!(
+                "fieldcount = {}: a table of SQLite has up to {COLUMNS_MAX} columns, the key among them",
+                self.workload.fields
+            )));
         }
         embedded::check(self.engine)
     }
 
     /// Refuses a stack that cannot hold the records: RocksDB as Debian builds it, with assertions, ends the process when its
     /// disk is full.
-    fn fits(&self, place: &Place<'_>) -> Result<(), KvError> {
+    fn fits(&self, place: &LoadSite<'_>) -> Result<(), KvError> {
         room(place.root, self.workload.bytes())
     }
 
@@ -86,7 +96,7 @@ impl Job {
     }
 
     /// The server of a load on Redis: a private one on the data of the stack, or the one at the address.
-    fn serve(&self, log: Log, place: &Place<'_>) -> Result<Serving, KvError> {
+    fn serve(&self, log: AppendPolicy, place: &LoadSite<'_>) -> Result<Serving, KvError> {
         if let Some(login) = &self.address {
             return Ok(Serving { login: login.clone(), servers: None });
         }
@@ -102,21 +112,21 @@ impl Job {
         root.join(DATA)
     }
 
-    fn open(&self, place: &Place<'_>) -> Result<Box<dyn Embedded>, KvError> {
+    fn open(&self, place: &LoadSite<'_>) -> Result<Box<dyn Embedded>, KvError> {
         let settings = Settings {
             cache_bytes: self.cache_bytes,
-            sync: self.flush == Log::Always,
+            sync: self.flush == AppendPolicy::Always,
             sessions: self.terminals,
             bytes: self.workload.bytes(),
         };
-        embedded::open(self.engine, &Job::data(place.root), &settings)
+        embedded::open(self.engine, &Job::data(place.root), &settings, &Names::of(&self.workload))
     }
 
     /// Loads the records, and leaves them written out and at rest.
     ///
     /// # Errors
     /// What failed.
-    pub fn fill(&self, place: &Place<'_>) -> Result<(), KvError> {
+    pub fn fill(&self, place: &LoadSite<'_>) -> Result<(), KvError> {
         self.check()?;
         if self.address.is_none() {
             self.fits(place)?;
@@ -138,7 +148,7 @@ impl Job {
     ///
     /// # Errors
     /// What failed: a wrong value by its record and key.
-    pub fn measure(&self, pace: &Pace, place: &Place<'_>) -> Result<Outcome, KvError> {
+    pub fn measure(&self, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, KvError> {
         self.check()?;
         if !self.engine.is_embedded() {
             return self.measure_redis(pace, place);
@@ -146,7 +156,7 @@ impl Job {
         let shared = Shared::new(&self.workload, place.seed)?;
         let db = self.open(place)?;
         let kinds = client::kinds(&self.workload);
-        let one = |number| OnSession::new(&*db, &shared, number, self.terminals);
+        let one = |number| SessionTerminal::new(&*db, &shared, number, self.terminals);
         let terminals = (0..self.terminals).map(one).collect::<Result<Vec<_>, _>>()?;
         (place.tell)("running operations");
         (place.moment)(Moment::Begin);
@@ -228,7 +238,7 @@ impl PatternJob {
     ///
     /// # Errors
     /// What failed.
-    pub fn fill(&self, place: &Place<'_>) -> Result<(), KvError> {
+    pub fn fill(&self, place: &LoadSite<'_>) -> Result<(), KvError> {
         room(
             place.root,
             self.bench.keys.saturating_mul((patterns::KEY_BYTES + self.bench.value_bytes) as u64),
@@ -250,7 +260,7 @@ impl PatternJob {
     ///
     /// # Errors
     /// What failed.
-    pub fn measure(&self, pace: &Pace, place: &Place<'_>) -> Result<Outcome, KvError> {
+    pub fn measure(&self, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, KvError> {
         let shared = self.open(place.root, place.seed)?;
         (place.tell)(self.bench.pattern.name());
         (place.moment)(Moment::Begin);
@@ -295,10 +305,10 @@ impl Serving {
 }
 
 impl Job {
-    fn fill_redis(&self, place: &Place<'_>) -> Result<(), KvError> {
+    fn fill_redis(&self, place: &LoadSite<'_>) -> Result<(), KvError> {
         let shared = Shared::new(&self.workload, place.seed)?;
         let progress = Progress::new(self.workload.insert_count);
-        let mut serving = self.serve(Log::None, place)?;
+        let mut serving = self.serve(AppendPolicy::None, place)?;
         let cluster = self.layout().cluster;
         let login = serving.login.clone();
         let given = self.address.is_some();
@@ -318,7 +328,7 @@ impl Job {
         serving.stop()
     }
 
-    fn measure_redis(&self, pace: &Pace, place: &Place<'_>) -> Result<Outcome, KvError> {
+    fn measure_redis(&self, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, KvError> {
         let shared = Shared::new(&self.workload, place.seed)?;
         let layout = self.layout();
         let mut serving = self.serve(self.flush, place)?;
@@ -329,7 +339,7 @@ impl Job {
         (place.tell)("running operations");
         let before = serving.cpu_seconds();
         (place.moment)(Moment::Begin);
-        let run = |part: mux::Part, clock: &drive::Clock<'_>| part.run(clock, kinds.len());
+        let run = |part: mux::ThreadTerminals, clock: &drive::Clock<'_>| part.run(clock, kinds.len());
         let driven = drive::drive_with(&kinds, parts, pace, place.stopped, run);
         (place.moment)(Moment::End);
         let used = serving.cpu_seconds().zip(before).map(|(after, before)| after - before);
@@ -344,10 +354,10 @@ impl Job {
             (measured, _) => measured?,
         };
         outcome.metrics.extend(shared.metrics());
-        outcome.metrics.extend(used.map(|value| metric("server_cpu_seconds", "s", value)));
+        outcome.metrics.extend(used.map(|value| Metric::machine(names::SERVER_CPU_SECONDS, "s", value)));
         if layout.cluster {
             let followed = redirections.load(Ordering::Relaxed) as f64;
-            outcome.metrics.push(metric("redirections", "1", followed));
+            outcome.metrics.push(Metric::process(names::REDIRECTIONS, "1", followed));
         }
         outcome.notes.push(told(self.engine, &serving.settings(&layout)?));
         let mut ring = Ring::connect(&serving.login, layout.cluster)?;
@@ -367,10 +377,6 @@ impl Job {
     }
 }
 
-fn metric(name: &str, unit: &str, value: f64) -> Metric {
-    Metric { name: name.into(), unit: unit.into(), value }
-}
-
 fn all_right(records: u64) -> String {
     format!("all {records} records were read after the run and are right")
 }
@@ -382,7 +388,7 @@ fn told(engine: Engine, settings: &[(String, String)]) -> String {
 }
 
 /// What was measured, if nothing failed.
-fn outcome(driven: Driven<KvError>) -> Result<Outcome, KvError> {
+fn outcome(driven: DriveOutcome<KvError>) -> Result<Outcome, KvError> {
     if let Some(error) = driven.failed {
         return Err(error);
     }
@@ -410,7 +416,7 @@ impl Progress {
     /// Runs the load on a thread of its own and tells meanwhile, since a teller belongs to one thread.
     fn watched(
         &self,
-        place: &Place<'_>,
+        place: &LoadSite<'_>,
         load: impl FnOnce(&(dyn Fn(u64) + Sync)) -> Result<(), KvError> + Send,
     ) -> Result<(), KvError> {
         let set = |done: u64| {

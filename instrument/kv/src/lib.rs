@@ -6,6 +6,7 @@
 //! | [`workload`] | the core workload that they say |
 //! | [`generators`] | which record comes next |
 //! | [`keys`], [`values`] | what is stored; values that say what they are |
+//! | [`record`] | the fields of a record, and how they lie in one value |
 //! | [`versions`] | what must be found |
 //! | [`client`] | one client: operations, values, checks; no I/O |
 //! | [`engine`] | the engines by name |
@@ -24,6 +25,7 @@ pub mod job;
 pub mod keys;
 pub mod patterns;
 pub mod properties;
+pub mod record;
 pub mod redis;
 pub mod values;
 pub mod versions;

@@ -13,7 +13,7 @@
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use serve::drive::{Done, Kind, Terminal};
+use serve::drive::{Kind, Terminal, TransactionEnd};
 use stats::{Direction, Metric};
 use workload::rng::{Purpose, Rng, StreamId};
 
@@ -199,11 +199,8 @@ impl Shared {
 
     /// What was counted beside operations.
     pub fn metrics(&self) -> Vec<Metric> {
-        let one = |name: &str, value: &AtomicU64| Metric {
-            name: name.into(),
-            unit: "1".into(),
-            value: value.load(Ordering::Relaxed) as f64,
-        };
+        let one =
+            |name: &str, value: &AtomicU64| Metric::process(name, "1", value.load(Ordering::Relaxed) as f64);
         let mut metrics = Vec::new();
         if self.asked.load(Ordering::Relaxed) > 0 {
             metrics.push(one("keys_asked", &self.asked));
@@ -268,7 +265,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn get(&mut self) -> Result<Done, KvError> {
+    fn get(&mut self) -> Result<TransactionEnd, KvError> {
         let key = key(self.rng.below(self.shared.bench.keys));
         let mut bytes = 0;
         self.asked += 1;
@@ -276,10 +273,10 @@ impl<'a> Thread<'a> {
         if self.shared.db.get(&key, |value| bytes = KEY_BYTES as u64 + value.len() as u64)? {
             self.found += 1;
         }
-        Ok(Done::Moved { ops: 1, bytes })
+        Ok(TransactionEnd::Moved { ops: 1, bytes })
     }
 
-    fn multi_get(&mut self) -> Result<Done, KvError> {
+    fn multi_get(&mut self) -> Result<TransactionEnd, KvError> {
         let batch = self.shared.bench.batch;
         self.keys.resize(batch as usize, Vec::new());
         for place in &mut self.keys {
@@ -289,17 +286,17 @@ impl<'a> Thread<'a> {
         let (found, bytes) = self.shared.db.multi_get(&self.keys)?;
         self.found += found;
         self.asked += batch;
-        Ok(Done::Moved { ops: batch, bytes: bytes + found * KEY_BYTES as u64 })
+        Ok(TransactionEnd::Moved { ops: batch, bytes: bytes + found * KEY_BYTES as u64 })
     }
 
-    fn put(&mut self, number: u64) -> Result<Done, KvError> {
+    fn put(&mut self, number: u64) -> Result<TransactionEnd, KvError> {
         let value = self.shared.pool.next(&mut self.at, self.shared.bench.value_bytes);
         self.writer.put(&key(number), value)?;
-        Ok(Done::Moved { ops: 1, bytes: (KEY_BYTES + value.len()) as u64 })
+        Ok(TransactionEnd::Moved { ops: 1, bytes: (KEY_BYTES + value.len()) as u64 })
     }
 
     /// Some entries on; at the end either from the beginning again, or it has no more.
-    fn entries(&mut self, reverse: bool, again: bool) -> Result<Done, KvError> {
+    fn entries(&mut self, reverse: bool, again: bool) -> Result<TransactionEnd, KvError> {
         let db = &self.shared.db;
         let (mut ops, mut bytes) = (0, 0);
         let iterator = match &mut self.iterator {
@@ -326,7 +323,7 @@ impl<'a> Thread<'a> {
             self.iterator = None;
             self.ended |= !again;
         }
-        Ok(Done::Moved { ops, bytes })
+        Ok(TransactionEnd::Moved { ops, bytes })
     }
 }
 
@@ -345,7 +342,7 @@ impl Terminal for Thread<'_> {
         usize::from(self.part == Part::Scanner)
     }
 
-    fn attempt(&mut self) -> Result<Done, KvError> {
+    fn attempt(&mut self) -> Result<TransactionEnd, KvError> {
         let keys = self.shared.bench.keys;
         let done = match (self.part, self.shared.bench.pattern) {
             (Part::Writer, _) => {
@@ -353,7 +350,7 @@ impl Terminal for Thread<'_> {
                 self.put(number)?;
                 self.written += 1;
                 // it is not among the operations of the pattern
-                Done::Moved { ops: 0, bytes: 0 }
+                TransactionEnd::Moved { ops: 0, bytes: 0 }
             }
             (Part::Scanner, _) => self.entries(false, true)?,
             (_, Pattern::FillSeq) => {
@@ -372,7 +369,7 @@ impl Terminal for Thread<'_> {
                 self.get()?
             }
         };
-        if let (Done::Moved { ops, .. }, false) = (done, self.left == u64::MAX) {
+        if let (TransactionEnd::Moved { ops, .. }, false) = (done, self.left == u64::MAX) {
             self.left = self.left.saturating_sub(ops);
         }
         Ok(done)

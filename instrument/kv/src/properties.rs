@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::KvError;
 
-/// Names and values.
+/// Names and values, each with the line of the file that it was read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Properties(BTreeMap<String, String>);
+pub struct Properties(BTreeMap<String, (String, Option<usize>)>);
 
 impl Properties {
     /// Reads a text; of two values of one name the later counts.
@@ -18,7 +18,8 @@ impl Properties {
         for (number, line) in logical_lines(text) {
             let (name, value) = split(&line);
             let wrong = |what: String| KvError::Parameter(format!("line {number}: {what}"));
-            properties.set(&unescape(name).map_err(wrong)?, &unescape(value).map_err(wrong)?);
+            let (name, value) = (unescape(name).map_err(wrong)?, unescape(value).map_err(wrong)?);
+            properties.0.insert(name, (value, Some(number)));
         }
         Ok(properties)
     }
@@ -33,7 +34,7 @@ impl Properties {
 
     /// Sets a value.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.0.insert(name.to_string(), value.to_string());
+        self.0.insert(name.to_string(), (value.to_string(), None));
     }
 
     /// Takes over what others say.
@@ -43,12 +44,17 @@ impl Properties {
 
     /// The value of this name, blanks at its ends left out.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(|value| value.trim())
+        self.0.get(name).map(|(value, _)| value.trim())
+    }
+
+    /// The line of the file that says it, from 1.
+    pub fn line(&self, name: &str) -> Option<usize> {
+        self.0.get(name)?.1
     }
 
     /// Names and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().map(|(name, (value, _))| (name.as_str(), value.as_str()))
     }
 }
 

@@ -6,8 +6,60 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of random text of which values are slices: so many that two values are rarely alike.
 const POOL_BYTES: usize = 1 << 20;
-/// Record number, version, checksum: 8 bytes each, least significant first.
+/// Number of the field among all of the database, version, checksum: 8 bytes each, least significant first.
 pub const HEADER_BYTES: usize = 24;
+
+/// Values of fields that are written together: neighbours, from a first one on. Used again, it allocates nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldValues {
+    first: usize,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl FieldValues {
+    /// Empties it; what is added next is the value of field `first`.
+    pub fn begin(&mut self, first: usize) {
+        self.first = first;
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Adds the value of the next field: what `write` appends.
+    pub fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many fields it has.
+    pub fn fields(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The first of them.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// All values, one after the other.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The value of a field; none: it is not written.
+    #[inline]
+    pub fn get(&self, field: usize) -> Option<&[u8]> {
+        let at = field.checked_sub(self.first)?;
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.bytes[start..end])
+    }
+
+    /// Fields and their values.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        (self.first..self.first + self.ends.len()).filter_map(|field| Some((field, self.get(field)?)))
+    }
+}
 
 /// Random text of YCSB's alphabet: 31 random bits in six characters from 0x20 to 0x7F.
 #[derive(Debug, Clone)]
@@ -29,8 +81,14 @@ impl Pool {
     /// A value.
     #[inline]
     pub fn slice(&self, length: usize, rng: &mut Rng) -> &[u8] {
-        let at = rng.below(POOL_BYTES as u64) as usize;
+        let at = Pool::place(rng);
         &self.0[at..at + length]
+    }
+
+    /// A place at random for values that together are no longer than the longest.
+    #[inline]
+    pub fn place(rng: &mut Rng) -> usize {
+        rng.below(POOL_BYTES as u64) as usize
     }
 
     /// The value after the one that ended at `at`, from the beginning again at the end: as db_bench takes them. A place at
@@ -47,8 +105,8 @@ impl Pool {
 }
 
 /// YCSB's `dataintegrity`: the key, a colon and the field's name, then the hash of all so far, again and again.
-pub fn integrity(key: &[u8], field: &str, length: usize) -> Vec<u8> {
-    let mut text = [key, b":", field.as_bytes()].concat();
+pub fn integrity(key: &[u8], field: &[u8], length: usize) -> Vec<u8> {
+    let mut text = [key, b":", field].concat();
     let mut hash = java_hash(0, &text);
     while text.len() < length {
         let more = format!(":{hash}");
@@ -60,31 +118,37 @@ pub fn integrity(key: &[u8], field: &str, length: usize) -> Vec<u8> {
 }
 
 /// Java's `String.hashCode`, continued.
-fn java_hash(hash: i32, text: &[u8]) -> i32 {
+pub fn java_hash(hash: i32, text: &[u8]) -> i32 {
     text.iter().fold(hash, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte)))
 }
 
-/// Writes the value of a record's version, which is of at least [`HEADER_BYTES`].
-pub fn derive(record: u64, version: u64, length: usize, value: &mut Vec<u8>) {
-    value.clear();
-    value.extend_from_slice(&record.to_le_bytes());
-    value.extend_from_slice(&version.to_le_bytes());
-    value.extend_from_slice(&[0; 8]);
-    let mut state = mix(record ^ mix(version));
-    while value.len() < length {
+/// Appends the value of a version of the field with this number, of at least [`HEADER_BYTES`].
+pub fn derive(number: u64, version: u64, length: usize, values: &mut Vec<u8>) {
+    let start = values.len();
+    values.extend_from_slice(&number.to_le_bytes());
+    values.extend_from_slice(&version.to_le_bytes());
+    values.extend_from_slice(&[0; 8]);
+    let mut state = mix(number ^ mix(version));
+    while values.len() - start < length {
         state = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        value.extend_from_slice(&state.to_le_bytes());
+        values.extend_from_slice(&state.to_le_bytes());
     }
-    value.truncate(length.max(HEADER_BYTES));
-    let sum = xxh3_64(&value[HEADER_BYTES..]) ^ mix(record) ^ version;
+    values.truncate(start + length.max(HEADER_BYTES));
+    let value = &mut values[start..];
+    let sum = xxh3_64(&value[HEADER_BYTES..]) ^ mix(number) ^ version;
     value[16..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The version of a record that a value holds.
+/// The number of the field that a value says it is of; none: it is too short.
+pub fn number_of(value: &[u8]) -> Option<u64> {
+    value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The version of the field with this number that a value holds.
 ///
 /// # Errors
-/// It is not a value of this record: what it is instead.
-pub fn version_of(record: u64, value: &[u8]) -> Result<u64, String> {
+/// It is not a value of this field: what it is instead, with the number that `name` makes readable.
+pub fn version_of(number: u64, value: &[u8], name: impl Fn(u64) -> String) -> Result<u64, String> {
     if value.len() < HEADER_BYTES {
         return Err(format!("it has {} bytes, less than any value written", value.len()));
     }
@@ -93,11 +157,11 @@ pub fn version_of(record: u64, value: &[u8]) -> Result<u64, String> {
     if sum != xxh3_64(&value[HEADER_BYTES..]) ^ mix(found) ^ version {
         return Err("its checksum is wrong".into());
     }
-    if found != record {
-        return Err(format!("it is the value of record {found}, version {version}"));
+    if found != number {
+        return Err(format!("it is the value of {}, version {version}", name(found)));
     }
     let mut whole = Vec::new();
-    derive(record, version, value.len(), &mut whole);
+    derive(number, version, value.len(), &mut whole);
     if whole != value {
         return Err(format!("it is not what version {version} was written with"));
     }
@@ -112,7 +176,7 @@ mod tests {
 
     #[test]
     fn integrity_is_that_of_ycsb() {
-        let text = integrity(b"user6284781860667377211", "field0", 41);
+        let text = integrity(b"user6284781860667377211", b"field0", 41);
         assert_eq!(text, b"user6284781860667377211:field0:1106546143");
     }
 
@@ -129,18 +193,32 @@ mod tests {
 
     #[test]
     fn values_say_what_they_are_and_any_change_is_seen() {
-        let mut value = Vec::new();
+        let name = |number: u64| format!("record {number}");
         for length in [24, 25, 31, 100, 1000] {
+            let mut value = Vec::new();
             derive(7, 3, length, &mut value);
-            assert_eq!((value.len(), version_of(7, &value)), (length, Ok(3)));
-            assert!(version_of(8, &value).unwrap_err().contains("record 7"));
+            assert_eq!((value.len(), version_of(7, &value, name)), (length, Ok(3)));
+            assert!(version_of(8, &value, name).unwrap_err().contains("record 7"));
             for at in [0, 9, 17, length - 1] {
                 let mut torn = value.clone();
                 torn[at] ^= 1;
-                assert!(version_of(7, &torn).is_err(), "byte {at} of {length}");
+                assert!(version_of(7, &torn, name).is_err(), "byte {at} of {length}");
             }
-            assert!(version_of(7, &value[..length - 1]).is_err());
+            assert!(version_of(7, &value[..length - 1], name).is_err());
         }
-        assert!(version_of(7, b"short").unwrap_err().contains("5 bytes"));
+        assert!(version_of(7, b"short", name).unwrap_err().contains("5 bytes"));
+    }
+
+    #[test]
+    fn values_written_together_are_found_by_their_fields() {
+        let mut written = FieldValues::default();
+        written.begin(3);
+        written.add(|bytes| bytes.extend_from_slice(b"abc"));
+        written.add(|_| {});
+        written.add(|bytes| bytes.extend_from_slice(b"de"));
+        let all: Vec<_> = written.iter().collect();
+        assert_eq!(all, [(3, &b"abc"[..]), (4, b""), (5, b"de")]);
+        assert_eq!((written.get(2), written.get(5), written.get(6)), (None, Some(&b"de"[..]), None));
+        assert_eq!((written.bytes(), written.fields()), (&b"abcde"[..], 3));
     }
 }

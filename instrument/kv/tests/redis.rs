@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use common::{Bench, PACE, job, workload};
 use kv::redis::resp::{Login, Reply, Wire};
 use kv::redis::slots::slot;
-use kv::redis::{Log, Servers};
+use kv::redis::{AppendPolicy, Servers};
 use kv::{Engine, Job, KvError};
 use needs::needs;
 use rustix::process::{Pid, Signal, kill_process};
 use serve::drive::Pace;
-use serve::{Moment, Place};
+use serve::{LoadSite, Moment};
 
 fn servers(bench: &Bench, cluster: bool) -> Servers {
     let data = bench.path.join("servers");
     std::fs::create_dir_all(&data).unwrap();
-    Servers::start(cluster, Log::None, 20, &data, &bench.path, &bench.journal).unwrap()
+    Servers::start(cluster, AppendPolicy::None, 20, &data, &bench.path, &bench.journal).unwrap()
 }
 
 fn pid(number: u32) -> Pid {
@@ -56,7 +56,7 @@ fn half_a_second_of_silence_shows_from_the_intended_start_and_not_in_service_tim
                 begin.send(()).unwrap();
             }
         };
-        let outcome = job.measure(&pace, &Place { moment: &moment, ..bench.place() });
+        let outcome = job.measure(&pace, &LoadSite { moment: &moment, ..bench.place() });
         (outcome.unwrap(), stopper.join().unwrap())
     });
     let read = &outcome.ops[0];
@@ -95,7 +95,9 @@ fn move_slots(logins: &[Login], slots: &[u16], to: usize) {
         });
         let keys: Vec<Vec<u8>> = keys.unwrap();
         for key in &keys {
-            let words: [&[u8]; 6] = [b"MIGRATE", host.as_bytes(), port.as_bytes(), key, b"0", b"5000"];
+            let word = logins[to].password.as_deref().unwrap().as_bytes();
+            let words: [&[u8]; 8] =
+                [b"MIGRATE", host.as_bytes(), port.as_bytes(), key, b"0", b"5000", b"AUTH", word];
             wires[from]
                 .ask(&words, |reply| match reply {
                     Reply::Error(text) => panic!("{}", String::from_utf8_lossy(text)),
@@ -144,7 +146,7 @@ fn moved_and_ask_are_followed_and_no_value_is_lost() {
                 begin.send(()).unwrap();
             }
         };
-        job.measure(&pace, &Place { moment: &moment, ..bench.place() }).unwrap()
+        job.measure(&pace, &LoadSite { moment: &moment, ..bench.place() }).unwrap()
     });
     let metric = |name: &str| outcome.metrics.iter().find(|metric| metric.name == name).unwrap().value;
     assert!(metric("redirections") > 0.0, "{:?}", outcome.metrics);
@@ -171,7 +173,7 @@ fn refused_connections_and_wrong_passwords_are_told_with_a_remedy() {
     assert!(wrong.contains("does not let us in") && wrong.contains("check user and password"), "{wrong}");
     assert_eq!(fill(with(Some("secret"))), Ok(()));
     let full = fill(with(Some("secret"))).unwrap_err();
-    assert!(full.contains("holds 2000 keys already, which loadline does not overwrite"), "{full}");
+    assert!(full.contains("holds 2001 keys already, which loadline does not overwrite"), "{full}");
     let nobody = fill(Login::parse("redis://127.0.0.1:1").unwrap()).unwrap_err();
     assert!(nobody.contains("127.0.0.1:1") && nobody.contains("is a server running there"), "{nobody}");
     let no_cluster =
@@ -193,9 +195,28 @@ fn a_server_that_dies_ends_the_run_with_its_log() {
                 kill_process(pid(servers[0]), Signal::KILL).unwrap();
             }
         };
-        let error = job.measure(&PACE, &Place { moment: &moment, ..bench.place() }).unwrap_err();
+        let error = job.measure(&PACE, &LoadSite { moment: &moment, ..bench.place() }).unwrap_err();
         assert!(matches!(&error, KvError::Server(text) if text.contains("Redis died (signal 9)")), "{error}");
         assert!(error.to_string().contains("the end of its log"), "{error}");
         assert!(bench.journal.is_empty(), "{:?}", bench.journal.entries());
     }
+}
+
+/// Every user of the machine can connect to loopback; nobody reads the password there.
+#[test]
+fn a_private_cluster_lets_in_who_knows_its_password() {
+    needs!(Redis);
+    let bench = Bench::new();
+    let servers = servers(&bench, true);
+    for (login, pid) in servers.logins().into_iter().zip(servers.pids()) {
+        let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(!words.contains(login.password.as_deref().unwrap()), "{words}");
+        for password in [None, Some("wrong".to_string())] {
+            let stranger = Login { password, ..login.clone() };
+            let answer = Wire::connect(&stranger).and_then(|mut wire| wire.must(&["CONFIG", "GET", "dir"]));
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains("user and password"), "{error}");
+        }
+    }
+    servers.stop().unwrap();
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lab::campaign::Opening;
 use lab::load::FREE_BYTES_ASSUMED;
-use lab::{Campaign, Ending, Notice, Site};
+use lab::{Campaign, SessionEvent, SessionOutcome, StackFactory};
 use record::judge;
 use stats::Thresholds;
 
@@ -14,17 +14,17 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().collect();
     match words.iter().skip(1).map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [lab::protocol::ARGUMENT] => std::process::exit(i32::from(lab::child::main())),
+        [lab::protocol::ARGUMENT] => std::process::exit(i32::from(lab::worker::main())),
         [study, home, work] => run(Path::new(study), Path::new(home), Path::new(work), &words),
         _ => Err("usage: run_study STUDY.toml HOME WORK".into()),
     }
 }
 
 fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), Failure> {
-    let study = lab::read::study(study, &record::study::Scene::default())?;
+    let study = lab::read::study(study, &record::study::StudyVariant::default())?;
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let loads = lab::check::workloads(&study, machine)?;
-    let site = Site::new(&camino::absolute_utf8(home)?, &camino::absolute_utf8(work)?)?;
+    let site = StackFactory::new(&camino::absolute_utf8(home)?, &camino::absolute_utf8(work)?)?;
     let opening = Opening {
         resume: true,
         shard: None,
@@ -36,14 +36,14 @@ fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), F
     let seconds = campaign.estimate_seconds();
     println!("run {}, about {seconds:.0} s", campaign.run().id);
     let ended = campaign.execute(&mut |notice| match notice {
-        Notice::Begins { cell, index, ended, planned, remaining_seconds } => {
+        SessionEvent::Begins { cell, index, ended, planned, remaining_seconds } => {
             println!("{ended}/{planned} {} trial {index} ({remaining_seconds:.0} s left)", cell.label());
         }
-        Notice::Ended { trial, .. } => {
+        SessionEvent::Ended { trial, .. } => {
             let rate = trial.outcome.as_ref().map_or(0.0, |outcome| outcome.io_ops_per_second());
             println!("    {:?} {rate:.0} ops/s in {:.1} s", trial.status, trial.seconds);
         }
-        Notice::Unavailable { stack, reason, remedy } => {
+        SessionEvent::Unavailable { stack, reason, remedy } => {
             println!("{stack} is unavailable: {reason}; {remedy}")
         }
         _ => {}
@@ -61,7 +61,7 @@ fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), F
     }
     println!(
         "{}",
-        if ending == Ending::Complete { "complete" } else { "interrupted; run it again to resume" }
+        if ending == SessionOutcome::Complete { "complete" } else { "interrupted; run it again to resume" }
     );
     Ok(())
 }

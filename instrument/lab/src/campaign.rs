@@ -13,12 +13,12 @@ use stack::Availability;
 use crate::check::Loads;
 use crate::overwrite::{self, OverwriteError};
 use crate::queue::Queue;
-use crate::ranks::Crew;
+use crate::ranks::RankGroup;
 use crate::real::{RealRunner, RunnerError, journal_folder};
 use crate::runner::Runner;
-use crate::session::{Ending, Means, Notice, Session};
-use crate::site::Site;
-use crate::stop::{self, Wish};
+use crate::session::{Session, SessionContext, SessionEvent, SessionOutcome};
+use crate::stack_factory::StackFactory;
+use crate::stop::{self, StopRequest};
 use crate::store::{Store, StoreError, check_name};
 
 /// The execution of a study: its run in the store, its journal, the wish to stop.
@@ -44,7 +44,7 @@ pub struct Opening {
     /// The command that began it, program name first.
     pub command_line: Vec<String>,
     /// Hears of signals, in a thread of its own.
-    pub on_signal: fn(Wish),
+    pub on_signal: fn(StopRequest),
 }
 
 /// What is told while a campaign is opened.
@@ -99,12 +99,12 @@ impl Campaign {
     pub fn open(
         study: Study,
         loads: Loads,
-        site: Site,
+        site: StackFactory,
         opening: &Opening,
         tell: &mut dyn FnMut(Opened<'_>),
     ) -> Result<Campaign, CampaignError> {
         opening.shard.map_or(Ok(()), |_| record::deal::admits(&study))?;
-        some_stack(&study, &site)?;
+        check_any_stack(&study, &site)?;
         let models = loads.iter().filter_map(|load| Some((load.workload.as_str(), load.model()?)));
         overwrite::check(&site, &study, models, &mut |line| tell(Opened::Overwrites(line)))?;
         let home = site.home().to_owned();
@@ -120,8 +120,8 @@ impl Campaign {
     }
 
     /// Lets loads be run by the ranks of a launcher.
-    pub fn lead(&mut self, crew: Crew) {
-        self.runner.lead(crew);
+    pub fn use_ranks(&mut self, crew: RankGroup) {
+        self.runner.use_ranks(crew);
     }
 
     /// The run as it is by now.
@@ -157,9 +157,12 @@ impl Campaign {
     ///
     /// # Errors
     /// The store cannot be written. What goes wrong in a trial is in its status and stops no other trial.
-    pub fn execute(&mut self, notify: &mut dyn FnMut(Notice<'_>)) -> Result<Ending, StoreError> {
+    pub fn execute(
+        &mut self,
+        notify: &mut dyn FnMut(SessionEvent<'_>),
+    ) -> Result<SessionOutcome, StoreError> {
         let Campaign { study, loads, run, store, runner, stop } = self;
-        Session::new(study, run, Means { loads, store, runner, stop, notify }).execute()
+        Session::new(study, run, SessionContext { loads, store, runner, stop, notify }).execute()
     }
 
     /// Undoes what is left, which is nothing unless something went wrong or the study keeps its last stack. Gives the run,
@@ -175,7 +178,7 @@ impl Campaign {
 }
 
 /// Whether any stack can be had here.
-fn some_stack(study: &Study, site: &Site) -> Result<(), CampaignError> {
+fn check_any_stack(study: &Study, site: &StackFactory) -> Result<(), CampaignError> {
     let mut reasons = Vec::new();
     for stack in &plan::stacks(study) {
         match site.availability(stack) {

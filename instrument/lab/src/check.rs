@@ -6,11 +6,11 @@ use record::plan;
 use record::results::Cell;
 use record::study::{Study, StudyError};
 
-use crate::load::{self, Prepared};
+use crate::load::{self, ResolvedWorkload};
 
 /// The loads of a study: one for each workload with each combination of its parameters.
 #[derive(Debug)]
-pub struct Loads(Vec<Prepared>);
+pub struct Loads(Vec<ResolvedWorkload>);
 
 /// Resolves every workload of `study` with every combination of its parameters, for this machine. Sizes that depend on
 /// `$free` are worked out for `machine.free_bytes`, since the target does not exist yet.
@@ -31,15 +31,15 @@ pub fn workloads(study: &Study, machine: wml::Machine) -> Result<Loads, StudyErr
 
 impl Loads {
     /// The load of a cell.
-    pub fn of(&self, cell: &Cell) -> Option<&Prepared> {
+    pub fn of(&self, cell: &Cell) -> Option<&ResolvedWorkload> {
         self.0.iter().find(|load| load.workload == cell.workload && load.parameters == cell.parameters)
     }
 }
 
 impl Deref for Loads {
-    type Target = [Prepared];
+    type Target = [ResolvedWorkload];
 
-    fn deref(&self) -> &[Prepared] {
+    fn deref(&self) -> &[ResolvedWorkload] {
         &self.0
     }
 }

@@ -19,10 +19,6 @@ pub struct InProcess {
     dirs: RwLock<HashMap<Vec<u8>, u64>>,
 }
 
-fn io_error(error: Error) -> io::Error {
-    io::Error::from_raw_os_error(error.errno())
-}
-
 /// The directory part and the last name of a path; a trailing slash does not count.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -48,6 +44,14 @@ impl InProcess {
         self.fs.close()
     }
 
+    /// Does `work`. A panic in it fails the file system, as it does behind a mount.
+    fn run<T>(&self, work: impl FnOnce(&Fs) -> Result<T, Error>) -> io::Result<T> {
+        self.fs
+            .store()
+            .guarded(|| work(&self.fs))
+            .map_err(|error| io::Error::from_raw_os_error(error.errno()))
+    }
+
     /// The directory at `path`, held.
     fn dir(&self, path: &[u8]) -> io::Result<u64> {
         if path.is_empty() {
@@ -58,7 +62,8 @@ impl InProcess {
             return Ok(ino);
         }
         let (parent, name) = split(path);
-        let attr = self.fs.lookup(self.dir(parent)?, name).map_err(io_error)?;
+        let dir = self.dir(parent)?;
+        let attr = self.run(|fs| fs.lookup(dir, name))?;
         if attr.mode & libc::S_IFMT != libc::S_IFDIR {
             self.fs.forget(attr.ino, 1);
             return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
@@ -85,11 +90,10 @@ impl Volume for InProcess {
     fn open(&self, path: &CStr, create: bool) -> io::Result<u64> {
         let (parent, name) = self.split(path)?;
         let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
-        let found = match create && !matches!(name, b"" | b"." | b"..") {
-            true => self.fs.find_or_make(parent, name, new),
-            false => self.fs.lookup(parent, name),
-        };
-        let attr = found.map_err(io_error)?;
+        let attr = self.run(|fs| match create && !matches!(name, b"" | b"." | b"..") {
+            true => fs.find_or_make(parent, name, new),
+            false => fs.lookup(parent, name),
+        })?;
         if attr.mode & libc::S_IFMT == libc::S_IFREG {
             return Ok(attr.ino);
         }
@@ -98,20 +102,22 @@ impl Volume for InProcess {
     }
 
     fn close(&self, file: u64) -> io::Result<()> {
-        self.fs.forget(file, 1);
-        Ok(())
+        self.run(|fs| {
+            fs.forget(file, 1);
+            Ok(())
+        })
     }
 
     fn read_at(&self, file: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.fs.read_into(file, offset, buffer).map_err(io_error)
+        self.run(|fs| fs.read_into(file, offset, buffer))
     }
 
     fn write_at(&self, file: u64, data: &[u8], offset: u64) -> io::Result<usize> {
-        self.fs.write(file, offset, data, false).map_err(io_error)
+        self.run(|fs| fs.write(file, offset, data, false))
     }
 
     fn append(&self, file: u64, data: &[u8]) -> io::Result<usize> {
-        self.fs.append(file, data).map_err(io_error)
+        self.run(|fs| fs.append(file, data))
     }
 
     fn fsync(&self, _file: u64) -> io::Result<()> {
@@ -120,11 +126,11 @@ impl Volume for InProcess {
 
     fn truncate(&self, file: u64, length: u64) -> io::Result<()> {
         let set = SetAttr { size: Some(length), ..SetAttr::default() };
-        self.fs.set_attr(file, &set).map(|_| ()).map_err(io_error)
+        self.run(|fs| fs.set_attr(file, &set).map(|_| ()))
     }
 
     fn size(&self, file: u64) -> io::Result<u64> {
-        self.fs.attr(file).map(|attr| attr.size).map_err(io_error)
+        self.run(|fs| fs.attr(file).map(|attr| attr.size))
     }
 
     fn stat(&self, path: &CStr) -> io::Result<u64> {
@@ -132,20 +138,20 @@ impl Volume for InProcess {
         if name.is_empty() {
             return self.size(ROOT);
         }
-        let attr = self.fs.lookup(parent, name).map_err(io_error)?;
+        let attr = self.run(|fs| fs.lookup(parent, name))?;
         self.fs.forget(attr.ino, 1);
         Ok(attr.size)
     }
 
     fn unlink(&self, path: &CStr) -> io::Result<()> {
         let (parent, name) = self.split(path)?;
-        self.fs.unlink(parent, name).map_err(io_error)
+        self.run(|fs| fs.unlink(parent, name))
     }
 
     fn make_dir(&self, path: &CStr) -> io::Result<()> {
         let (parent, name) = self.split(path)?;
         let new = NewFile { mode: libc::S_IFDIR | 0o755, ..NewFile::default() };
-        let attr = self.fs.make(parent, name, new).map_err(io_error)?;
+        let attr = self.run(|fs| fs.make(parent, name, new))?;
         let path = path.to_bytes();
         self.keep(path.strip_suffix(b"/").unwrap_or(path), attr.ino);
         Ok(())
@@ -153,7 +159,7 @@ impl Volume for InProcess {
 
     fn remove_dir(&self, path: &CStr) -> io::Result<()> {
         let (parent, name) = self.split(path)?;
-        self.fs.rmdir(parent, name).map_err(io_error)?;
+        self.run(|fs| fs.rmdir(parent, name))?;
         let path = path.to_bytes();
         let path = path.strip_suffix(b"/").unwrap_or(path);
         let held = self.dirs.write().unwrap_or_else(PoisonError::into_inner).remove(path);
@@ -167,18 +173,17 @@ impl Volume for InProcess {
         let path = path.to_bytes();
         let ino = self.dir(path.strip_suffix(b"/").unwrap_or(path))?;
         let mut stream = DirStream::default();
-        self.fs
-            .read_dir(ino, &mut stream, 0, false, &mut |item| {
-                if item.name != b"." && item.name != b".." {
-                    each(item.name, item.kind == libc::S_IFDIR);
-                }
-                true
-            })
-            .map_err(io_error)
+        let mut show = |item: betrfs::DirItem<'_>| {
+            if item.name != b"." && item.name != b".." {
+                each(item.name, item.kind == libc::S_IFDIR);
+            }
+            true
+        };
+        self.run(|fs| fs.read_dir(ino, &mut stream, 0, false, &mut show))
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.fs.sync().map_err(io_error)
+        self.run(|fs| fs.sync())
     }
 
     fn free_bytes(&self) -> u64 {
@@ -202,7 +207,7 @@ mod tests {
 
     fn open(image: &std::path::Path) -> InProcess {
         let options = betrfs::MountOptions::parse("cache=8M").expect("options");
-        InProcess::new(betrfs::mount::open(image, &options).expect("open"))
+        InProcess::new(betrfs::mount::open(image, &options).expect("open").0)
     }
 
     #[test]
@@ -242,6 +247,22 @@ mod tests {
         volume.finish().unwrap();
         let found = betrfs::mount::check_device(&image, false).expect("fsck");
         assert!(found.is_clean(), "{found:?}");
+    }
+
+    #[test]
+    fn a_panic_fails_the_file_system() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = open(&fresh(dir.path()));
+        let file = volume.open(c"f", true).unwrap();
+        volume.sync().unwrap();
+        let panics = || volume.run(|_| -> Result<(), Error> { panic!("planted") });
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        let written = volume.write_at(file, b"x", 0).map(|_| ());
+        let synced = volume.sync();
+        let finished = volume.finish().map_err(|error| io::Error::from_raw_os_error(error.errno()));
+        for refused in [written, synced, finished] {
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EROFS));
+        }
     }
 
     #[test]

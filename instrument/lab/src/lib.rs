@@ -10,22 +10,27 @@
 //! | [`queue`] | what is still to run, and how long that will take |
 //! | [`runner`] | the seam: executes one trial. [`real`] does it on this machine |
 //! | [`stop`] | Ctrl-C: the first ends in good order, the second at once |
-//! | [`site`] | builds stacks, emulated SSDs included |
+//! | [`interleave`] | whether the trials of a block can take turns |
+//! | [`stack_factory`] | builds stacks, emulated SSDs included |
 //! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
 //! | [`guests`] | trials in guests: the session's side, and the guest's |
 //! | [`inprocess`] | betrfs without the kernel in between |
-//! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
-//! | [`ranks`] | the same under a launcher: what rank 0 and the others say to each other, and the others' side |
-//! | [`contained`] | the same within a container: what it is told by files, and the gate |
+//! | [`trial`] | one execution: workers at one gate, with one stop, whoever executes them. Start here for how a load runs |
+//! | [`worker`] | the process that runs a load, or its part |
+//! | [`protocol`] | what supervisor and workers say to each other |
+//! | [`ranks`] | the ranks of a launcher: how they meet, and what each does for rank 0 |
+//! | `heartbeat` | whether a trial's process was stopped while it ran |
 //! | [`paired`] | two variants of a program in turns, judged: with the prefetching library and without |
 //! | [`store`] | the SQLite database of runs |
 
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 pub mod campaign;
 pub mod check;
-pub mod child;
-pub mod contained;
 pub mod guests;
+mod heartbeat;
 pub mod inprocess;
+pub mod interleave;
 mod limit;
 pub mod load;
 pub mod overwrite;
@@ -37,15 +42,16 @@ pub mod read;
 pub mod real;
 pub mod runner;
 pub mod session;
-pub mod site;
+pub mod stack_factory;
 pub mod stop;
 pub mod store;
-pub mod supervise;
+pub mod trial;
+pub mod worker;
 
 pub use campaign::Campaign;
-pub use load::Prepared;
+pub use load::ResolvedWorkload;
 pub use real::RealRunner;
 pub use runner::Runner;
-pub use session::{Ending, Notice};
-pub use site::Site;
+pub use session::{SessionEvent, SessionOutcome};
+pub use stack_factory::StackFactory;
 pub use store::Store;

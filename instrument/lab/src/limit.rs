@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use journal::{Cgroup, CgroupError, CgroupStats, Journal, MemoryLimit};
-use stats::Metric;
+use stats::metric::{Metric, names};
 
-use crate::supervise::Departure;
+use crate::trial::supervisor::WorkersOutcome;
 
 /// A group of that name whose processes may use so many bytes, page cache included.
-pub(crate) fn group(name: &str, bytes: u64, journal: &Arc<Journal>) -> Result<Cgroup, CgroupError> {
-    Cgroup::create(name, MemoryLimit::bytes(bytes), journal)
+pub(crate) fn group(name: &str, bytes: u64, journal: &Arc<Journal>) -> Result<Arc<Cgroup>, CgroupError> {
+    Cgroup::create(name, MemoryLimit::bytes(bytes), journal).map(Arc::new)
 }
 
 /// Takes the figures of a memory group and removes it.
-pub(crate) fn leave(group: Cgroup, departure: &mut Departure) {
+pub(crate) fn leave(group: &Cgroup, departure: &mut WorkersOutcome) {
     if let Ok(used) = group.stats() {
         if used.oom_kills > 0
             && let Err(message) = &mut departure.result
@@ -30,12 +30,8 @@ pub(crate) fn leave(group: Cgroup, departure: &mut Departure) {
 }
 
 fn metrics(used: &CgroupStats) -> Vec<Metric> {
-    let metric = |name: &str, unit: &str, value: u64| Metric {
-        name: name.to_string(),
-        unit: unit.to_string(),
-        value: value as f64,
-    };
-    let peak = used.peak_bytes.map(|peak| metric("memory_peak_bytes", "bytes", peak));
-    let hits = used.limit_hits.map(|hits| metric("memory_limit_hits", "1", hits));
+    let metric = |name: &str, unit: &str, value: u64| Metric::process(name, unit, value as f64);
+    let peak = used.peak_bytes.map(|peak| metric(names::MEMORY_PEAK_BYTES, "bytes", peak));
+    let hits = used.limit_hits.map(|hits| metric(names::MEMORY_LIMIT_HITS, "1", hits));
     peak.into_iter().chain(hits).collect()
 }

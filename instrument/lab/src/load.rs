@@ -6,10 +6,10 @@ use host::Host;
 use record::results::Parameter;
 use record::study::counts::CONTAINERS;
 use record::study::offered::OFFERED;
-use record::study::{Load, Settings, StudyError, Workload, nearest};
-use workload::Step;
-
-use crate::protocol::Issue;
+use record::study::{Load, Secrets, Settings, StudyError, Workload};
+use serde::{Deserialize, Serialize};
+use workload::address::redact_word;
+use workload::{Address, Step};
 
 /// Free bytes that are assumed for `$free` as long as there is no target: those of a default image.
 pub const FREE_BYTES_ASSUMED: u64 = 8 << 30;
@@ -26,19 +26,21 @@ const FREE: &str = "free";
 
 /// A load resolved for a workload with one combination of parameters.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct ResolvedWorkload {
     /// The workload's label.
     pub workload: String,
     /// The combination of swept parameters.
     pub parameters: Vec<Parameter>,
     /// What runs.
-    pub load: Ready,
+    pub load: ResolvedLoad,
     /// Warnings as WML renders them; empty when there are none.
     pub warnings: String,
-    /// Final values of a script's variables; the parameters of an application.
+    /// Final values of a script's variables; the parameters of an application. Without passwords.
     pub variables: Vec<(String, String)>,
+    /// The passwords among them.
+    secrets: Secrets,
     /// Programs that its script starts by `system`, in the order in which it does.
-    pub programs: Vec<Started>,
+    pub programs: Vec<ScriptProgram>,
     /// Measured seconds that a trial is planned to take.
     pub seconds: f64,
     /// Seconds of load before them.
@@ -47,15 +49,13 @@ pub struct Prepared {
     pub machine: wml::Machine,
     /// How many containers run it at once; without a number it runs without.
     pub containers: Option<u32>,
-    /// How reads and writes are issued, when the load says it; it goes before what the study says.
-    pub io: Option<workload::IoMode>,
     /// It speaks of `$free`, so that it is another one on another target.
     pub sized_by_target: bool,
 }
 
 /// What runs.
 #[derive(Debug)]
-pub enum Ready {
+pub enum ResolvedLoad {
     /// The model of a script in Filebench's language.
     Wml(Box<workload::Workload>),
     /// An application.
@@ -64,9 +64,32 @@ pub enum Ready {
     Simulated(Box<simulate::Job>),
 }
 
+/// What is run: nothing is left to be read or resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum LoadSpec {
+    /// The model of a script in Filebench's language.
+    Wml {
+        /// The model.
+        model: Box<workload::Workload>,
+    },
+    /// An application of crate `apps`.
+    App {
+        /// Its name.
+        name: String,
+        /// Its parameters.
+        variables: Vec<(String, String)>,
+    },
+    /// A simulation.
+    Simulated {
+        /// All of it.
+        job: Box<simulate::Job>,
+    },
+}
+
 /// A program that a script starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
+pub struct ScriptProgram {
     /// Where this stands: file and line, or workload and line of its `text`.
     pub place: String,
     /// The command for `/bin/sh`, variables filled in.
@@ -82,7 +105,7 @@ pub fn prepare(
     parameters: &[Parameter],
     settings: &Settings,
     machine: wml::Machine,
-) -> Result<Prepared, StudyError> {
+) -> Result<ResolvedWorkload, StudyError> {
     let (containers, mut swept) = crowd(parameters, settings);
     if !settings.offered.is_empty() {
         swept.retain(|parameter| parameter.name != OFFERED);
@@ -92,20 +115,29 @@ pub fn prepare(
         Some(number) => wml::Machine { ram_bytes: container_bytes(number, settings), ..machine },
         None => machine,
     };
+    if let Some((name, value)) = variables.iter().find(|(_, value)| is_lost(value, &settings.secrets)) {
+        let report = format!(
+            "workload {}: {name} = {value} is from a record, which keeps no password; give the address again",
+            workload.label()
+        );
+        return Err(StudyError::Workload { workload: workload.label().to_string(), report });
+    }
     let mut prepared = match &workload.load {
         Load::Wml { text, origin } => {
             let file = origin.as_deref().unwrap_or(workload.label());
-            script(workload, text, file, variables, machine)?
+            script(workload, text, file, settings.secrets.reveal_all(&variables), machine)?
         }
         Load::App { name } => application(workload, name, variables, machine)?,
         Load::Simulated { program, script } => simulated(workload, program, script.as_ref(), variables)?,
     };
     prepared.parameters = parameters.to_vec();
+    prepared.secrets = settings.secrets.clone();
+    prepared.variables.iter_mut().for_each(|(_, value)| *value = redact_word(value).into_owned());
     prepared.containers = containers;
     let alone = match &prepared.load {
-        Ready::App(app) if !app.waits_at_gate() => Some(app.name()),
-        Ready::Simulated(_) => Some("simulate"),
-        Ready::App(_) | Ready::Wml(_) => None,
+        ResolvedLoad::App(app) if !app.waits_at_gate() => Some(app.name()),
+        ResolvedLoad::Simulated(_) => Some("simulate"),
+        ResolvedLoad::App(_) | ResolvedLoad::Wml(_) => None,
     };
     if containers.is_some()
         && let Some(name) = alone
@@ -138,12 +170,17 @@ pub fn prepare(
     Ok(prepared)
 }
 
+/// Whether a value is an address whose password nobody has given.
+fn is_lost(value: &str, secrets: &Secrets) -> bool {
+    Address::from(value).is_redacted() && secrets.reveal(value) == value
+}
+
 /// The name of a load that runs as fast as it goes, whatever is offered.
-fn without_rate(load: &Ready) -> Option<&'static str> {
+fn without_rate(load: &ResolvedLoad) -> Option<&'static str> {
     match load {
-        Ready::App(app) if !app.takes_time() || app.name() == apps::app::FIO => Some(app.name()),
-        Ready::Simulated(_) => Some("simulate"),
-        Ready::App(_) | Ready::Wml(_) => None,
+        ResolvedLoad::App(app) if !app.takes_time() || app.name() == apps::app::FIO => Some(app.name()),
+        ResolvedLoad::Simulated(_) => Some("simulate"),
+        ResolvedLoad::App(_) | ResolvedLoad::Wml(_) => None,
     }
 }
 
@@ -170,11 +207,11 @@ fn script(
     file: &str,
     set: Vec<(String, String)>,
     machine: wml::Machine,
-) -> Result<Prepared, StudyError> {
+) -> Result<ResolvedWorkload, StudyError> {
     // a value that is set may speak of it as well
     let set_by_target = set.iter().any(|(_, value)| value.contains(FREE));
     let settings = wml::Settings { machine, set, name: workload.label().to_string() };
-    if crate::read::is_job_file(file) {
+    if crate::read::is_job_file(file, text) {
         return job_file(workload, text, file, &settings);
     }
     let text = text.as_bytes();
@@ -183,7 +220,7 @@ fn script(
         report: found.render(file, text, false),
     })?;
     let (seconds, warmup_seconds) = length(&loaded.workload);
-    Ok(Prepared {
+    Ok(ResolvedWorkload {
         workload: workload.label().to_string(),
         parameters: Vec::new(),
         warnings: loaded.warnings.render(file, text, false),
@@ -192,10 +229,10 @@ fn script(
         warmup_seconds,
         machine,
         containers: None,
-        io: None,
         sized_by_target: set_by_target || loaded.variables.iter().any(|(name, _)| name == FREE),
         variables: loaded.variables,
-        load: Ready::Wml(Box::new(loaded.workload)),
+        secrets: Secrets::default(),
+        load: ResolvedLoad::Wml(Box::new(loaded.workload)),
     })
 }
 
@@ -205,7 +242,7 @@ fn job_file(
     text: &str,
     file: &str,
     settings: &wml::Settings,
-) -> Result<Prepared, StudyError> {
+) -> Result<ResolvedWorkload, StudyError> {
     let wrong = |report: String| StudyError::Workload { workload: workload.label().to_string(), report };
     let (with, set): (Vec<_>, Vec<_>) = settings.set.iter().cloned().partition(|(name, _)| name == WITH);
     match with.last().map_or(BY_LOADLINE, |(_, value)| value.as_str()) {
@@ -214,15 +251,15 @@ fn job_file(
             let job = fiojob::external(text, &set).map_err(|error| wrong(error.render(file)))?;
             let variables = vec![("job".to_string(), job.text)];
             let mut prepared = application(workload, apps::app::FIO, variables, settings.machine)?;
-            prepared.seconds = job.seconds.map_or(RUN_SECONDS, |seconds| seconds as f64);
-            prepared.warmup_seconds = job.ramp_seconds as f64;
+            prepared.seconds = job.seconds.unwrap_or(RUN_SECONDS);
+            prepared.warmup_seconds = job.ramp_seconds;
             return Ok(prepared);
         }
         other => return Err(wrong(format!("{file}: {WITH} = {other} is neither {BY_LOADLINE} nor fio"))),
     }
     let loaded = fiojob::load(text, &settings.name, &set).map_err(|error| wrong(error.render(file)))?;
     let (seconds, warmup_seconds) = length(&loaded.workload);
-    Ok(Prepared {
+    Ok(ResolvedWorkload {
         workload: workload.label().to_string(),
         parameters: Vec::new(),
         warnings: loaded.notes.iter().map(|note| format!("{file}: note: {note}\n")).collect(),
@@ -233,8 +270,8 @@ fn job_file(
         containers: None,
         sized_by_target: false,
         variables: loaded.variables,
-        io: Some(loaded.io),
-        load: Ready::Wml(Box::new(loaded.workload)),
+        secrets: Secrets::default(),
+        load: ResolvedLoad::Wml(Box::new(loaded.workload)),
     })
 }
 
@@ -243,17 +280,17 @@ fn application(
     name: &str,
     variables: Vec<(String, String)>,
     machine: wml::Machine,
-) -> Result<Prepared, StudyError> {
+) -> Result<ResolvedWorkload, StudyError> {
     let app = App::new(name, &variables).map_err(|error| {
         let near = match &error {
-            AppError::Unknown { name, known } => nearest(name, known.iter().copied()),
+            AppError::Unknown { name, known } => units::nearest(name, known.iter().copied()),
             _ => None,
         };
         let help = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let report = format!("workload {}: {error}{help}", workload.label());
         StudyError::Workload { workload: workload.label().to_string(), report }
     })?;
-    Ok(Prepared {
+    Ok(ResolvedWorkload {
         workload: workload.label().to_string(),
         parameters: Vec::new(),
         warnings: String::new(),
@@ -262,10 +299,10 @@ fn application(
         warmup_seconds: 0.0,
         machine,
         containers: None,
-        io: None,
         sized_by_target: false,
         variables,
-        load: Ready::App(app),
+        secrets: Secrets::default(),
+        load: ResolvedLoad::App(app),
     })
 }
 
@@ -278,7 +315,7 @@ fn simulated(
     program: &str,
     text: Option<&(String, Option<String>)>,
     variables: Vec<(String, String)>,
-) -> Result<Prepared, StudyError> {
+) -> Result<ResolvedWorkload, StudyError> {
     let of_job = |(name, _): &(String, String)| simulate::job::VARIABLES.contains(&name.as_str());
     let (job, own): (Vec<_>, Vec<_>) = variables.iter().cloned().partition(of_job);
     let mut prepared = match text {
@@ -288,7 +325,7 @@ fn simulated(
             let file = origin.as_deref().unwrap_or(workload.label());
             script(workload, text, file, own, wml::Machine { cores, ..SIMULATED })?
         }
-        None => Prepared {
+        None => ResolvedWorkload {
             workload: workload.label().to_string(),
             parameters: Vec::new(),
             warnings: String::new(),
@@ -296,15 +333,15 @@ fn simulated(
             seconds: 0.0,
             warmup_seconds: 0.0,
             containers: None,
-            io: None,
             machine: SIMULATED,
             sized_by_target: false,
             variables: Vec::new(),
-            load: Ready::Wml(Box::default()),
+            secrets: Secrets::default(),
+            load: ResolvedLoad::Wml(Box::default()),
         },
     };
     let model = match (text, prepared.load) {
-        (Some(_), Ready::Wml(model)) => Some(*model),
+        (Some(_), ResolvedLoad::Wml(model)) => Some(*model),
         _ => None,
     };
     // without a script all variables are the simulation's, and one that it does not know is an error
@@ -313,7 +350,7 @@ fn simulated(
         workload: workload.label().to_string(),
         report: format!("workload {}: {error}", workload.label()),
     })?;
-    prepared.load = Ready::Simulated(Box::new(made));
+    prepared.load = ResolvedLoad::Simulated(Box::new(made));
     prepared.seconds = simulate::job::SECONDS;
     prepared.warmup_seconds = simulate::job::WARMUP_SECONDS;
     // the disk that `$free` speaks of is simulated as well
@@ -322,7 +359,7 @@ fn simulated(
     Ok(prepared)
 }
 
-impl Prepared {
+impl ResolvedWorkload {
     /// Seconds of load, warm-up included.
     pub fn load_seconds(&self) -> f64 {
         self.seconds + self.warmup_seconds
@@ -331,32 +368,35 @@ impl Prepared {
     /// The model of its script, when it is one.
     pub fn model(&self) -> Option<&workload::Workload> {
         match &self.load {
-            Ready::Wml(model) => Some(model),
-            Ready::App(_) | Ready::Simulated(_) => None,
+            ResolvedLoad::Wml(model) => Some(model),
+            ResolvedLoad::App(_) | ResolvedLoad::Simulated(_) => None,
         }
     }
 
     /// The application, when it is one.
     pub fn app(&self) -> Option<&App> {
         match &self.load {
-            Ready::Wml(_) | Ready::Simulated(_) => None,
-            Ready::App(app) => Some(app),
+            ResolvedLoad::Wml(_) | ResolvedLoad::Simulated(_) => None,
+            ResolvedLoad::App(app) => Some(app),
         }
     }
 
-    /// What a trial's process is told.
-    pub(crate) fn issue(&self) -> Issue {
+    /// What a worker is told.
+    pub(crate) fn spec(&self) -> LoadSpec {
         match &self.load {
-            Ready::Wml(model) => Issue::Wml { model: model.clone() },
-            Ready::App(app) => Issue::App { name: app.name().to_string(), variables: self.variables.clone() },
-            Ready::Simulated(job) => Issue::Simulated { job: job.clone() },
+            ResolvedLoad::Wml(model) => LoadSpec::Wml { model: model.clone() },
+            ResolvedLoad::App(app) => {
+                let variables = self.secrets.reveal_all(&self.variables);
+                LoadSpec::App { name: app.name().to_string(), variables }
+            }
+            ResolvedLoad::Simulated(job) => LoadSpec::Simulated { job: job.clone() },
         }
     }
 }
 
 /// What a script that was loaded from `text` starts; `file` is what people know it by.
-pub fn started(loaded: &wml::Loaded, file: &str, text: &[u8]) -> Vec<Started> {
-    let one = |program: &wml::Program| Started {
+pub fn started(loaded: &wml::Loaded, file: &str, text: &[u8]) -> Vec<ScriptProgram> {
+    let one = |program: &wml::Program| ScriptProgram {
         place: format!("{file}:{}", program.span.line(text)),
         command: program.command.clone(),
     };

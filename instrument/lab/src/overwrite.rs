@@ -6,11 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use camino::Utf8Path;
-use engine::raw::{Approved, RawDevice};
+use engine::raw::{ApprovedDevice, RawDevice};
 use host::{Consent, DeviceReport, EraseRefused, Host, Permit, SystemRunner};
 use workload::Workload;
 
-use crate::site::{Site, SiteError};
+use crate::stack_factory::{StackFactory, StackSetupError};
 use record::study::Study;
 
 /// Why a study is not begun.
@@ -22,7 +22,7 @@ pub enum OverwriteError {
         /// The stack.
         stack: String,
         /// Why.
-        source: SiteError,
+        source: StackSetupError,
     },
     /// Of a workload.
     #[error("workload {workload}: {source}")]
@@ -39,7 +39,7 @@ pub enum OverwriteError {
 /// # Errors
 /// Something is in use, or the user has not named it with `--erase`. The error shows what is on it.
 pub fn check<'a>(
-    site: &Site,
+    site: &StackFactory,
     study: &Study,
     workloads: impl IntoIterator<Item = (&'a str, &'a Workload)>,
     tell: &mut dyn FnMut(&str),
@@ -86,8 +86,8 @@ pub fn check<'a>(
 ///
 /// # Errors
 /// Why one must not be written.
-pub fn approve(workload: &Workload, erase: Option<&Utf8Path>) -> Result<Vec<Approved>, String> {
-    let mut approved: Vec<Approved> = Vec::new();
+pub fn approve(workload: &Workload, erase: Option<&Utf8Path>) -> Result<Vec<ApprovedDevice>, String> {
+    let mut approved: Vec<ApprovedDevice> = Vec::new();
     for device in engine::raw::devices(workload).into_iter().filter(|device| device.written) {
         let file = match already(&approved, &device.path) {
             // a device that two filesets name is claimed once
@@ -99,15 +99,15 @@ pub fn approve(workload: &Workload, erase: Option<&Utf8Path>) -> Result<Vec<Appr
                 permit.map_err(|error| error.to_string())?.into_parts().0.into()
             }
         };
-        approved.push(Approved { path: device.path, file });
+        approved.push(ApprovedDevice { path: device.path, file });
     }
     Ok(approved)
 }
 
 /// Another descriptor of the device at `path`, if it is claimed.
-fn already(approved: &[Approved], path: &Path) -> Option<std::io::Result<std::os::fd::OwnedFd>> {
+fn already(approved: &[ApprovedDevice], path: &Path) -> Option<std::io::Result<std::os::fd::OwnedFd>> {
     let number = path.metadata().ok()?.rdev();
-    let same = |one: &&Approved| rustix::fs::fstat(&one.file).is_ok_and(|stat| stat.st_rdev == number);
+    let same = |one: &&ApprovedDevice| rustix::fs::fstat(&one.file).is_ok_and(|stat| stat.st_rdev == number);
     approved.iter().find(same).map(|one| one.file.try_clone())
 }
 

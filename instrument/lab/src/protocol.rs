@@ -1,22 +1,31 @@
-//! What a trial's parent and child say to each other: one JSON request on standard input, JSON lines on
-//! standard output, of which the last is the outcome or the error.
+//! What the supervisor of a trial and its workers say to each other: a [`Request`] and then [`Instruction`]s on a worker's
+//! standard input, [`Message`]s on its standard output, a line of JSON each. Ranks on other hosts send the same lines through
+//! their connection, and guests through a serial port. Both sides are one program, so nothing here is kept between versions.
 
 use std::io::Write;
 
+use apps::span::Span;
 use engine::options::{Event, RunOptions};
+use probe::Counters;
+use record::plan::Slot;
+use record::results::Cell;
 use serde::{Deserialize, Serialize};
+use spec::StackSpec;
 use stats::Outcome;
 
-/// The hidden argument that makes `loadline` a trial's child.
+use crate::load::LoadSpec;
+use crate::runner::{Progress, Report};
+
+/// The hidden argument that makes `loadline` a worker.
 pub const ARGUMENT: &str = "trial";
 
-/// What the parent asks for.
+/// What a worker is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Process number of the parent: when it is not our parent any more, it has died already.
-    pub parent: u32,
+    /// Process number of the supervisor, with which the worker dies. `None` within a container, where it ends with its input.
+    pub parent: Option<u32>,
     /// What to run.
-    pub load: Issue,
+    pub load: LoadSpec,
     /// Which phase of an application to run.
     pub phase: u32,
     /// The home of results, where an application keeps what it makes once.
@@ -28,71 +37,54 @@ pub struct Request {
     /// Options of the run.
     pub options: RunOptions,
     /// What the user has named with `--erase`: the only block device that the load may write to.
-    #[serde(default)]
     pub erase: Option<camino::Utf8PathBuf>,
-    /// Kernel name of the target's block device, for its counters.
-    pub device: Option<String>,
-    /// Kernel name of the disk below it.
-    pub disk: Option<String>,
-    /// Name of the emulated SSD among those of the home, for its counters.
-    #[serde(default)]
-    pub ssd: Option<String>,
-    /// The load goes in slices: after [`Message::Waiting`] it does what each [`Grant`] says, until standard input ends.
-    #[serde(default)]
-    pub in_slices: bool,
-    /// After [`Message::Waiting`] the load begins at the moment that [`Begin`] on standard input says.
-    #[serde(default)]
-    pub waits: bool,
-    /// The load is one task of many: it meets the others by [`Message::Meet`].
-    #[serde(default)]
-    pub roll: Option<apps::ranks::Roll>,
+    /// The load is one part of several at once: it is silent while it runs.
+    pub one_of_many: bool,
+    /// The load goes in slices: it comes to the gate after each, and goes on for as much as the next [`Release`] says.
+    pub slices: Option<SliceUnit>,
+    /// The load is one task of many, which meet at the gate while they run.
+    pub roll: Option<apps::ranks::RankInfo>,
     /// Speed of the processor's counter ([`engine::clock::Clock::speed`]), set by the process of the same machine that
     /// sends this.
-    #[serde(default)]
     pub counter_speed: Option<u64>,
 }
 
-/// A line on the standard input of a load in slices.
+impl Request {
+    /// A load that runs alone on a directory.
+    pub fn new(
+        load: LoadSpec,
+        home: &std::path::Path,
+        root: &std::path::Path,
+        options: RunOptions,
+    ) -> Request {
+        Request {
+            parent: Some(std::process::id()),
+            load,
+            phase: 0,
+            home: home.to_path_buf(),
+            in_process: None,
+            root: root.to_path_buf(),
+            options,
+            erase: None,
+            one_of_many: false,
+            slices: None,
+            roll: None,
+            counter_speed: None,
+        }
+    }
+}
+
+/// What the length of a slice is told in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
-    /// I/O operations to do now.
-    pub operations: u64,
+#[serde(rename_all = "snake_case")]
+pub enum SliceUnit {
+    /// [`Release::operations`], until the supervisor ends the load.
+    Operations,
+    /// [`Release::nanoseconds`], until they add up to the length of the load.
+    Time,
 }
 
-/// The line on the standard input of a load that waits, or that meets others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Begin {
-    /// Nanoseconds of the system's monotonic clock; a moment that is over already: at once.
-    pub at_ns: i64,
-    /// What each task has brought to the meeting.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<u64>,
-}
-
-/// What is run: nothing is left to be read or resolved.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Issue {
-    /// The model of a script in Filebench's language.
-    Wml {
-        /// The model.
-        model: Box<workload::Workload>,
-    },
-    /// An application of crate `apps`.
-    App {
-        /// Its name.
-        name: String,
-        /// Its parameters.
-        variables: Vec<(String, String)>,
-    },
-    /// A simulation.
-    Simulated {
-        /// All of it.
-        job: Box<simulate::Job>,
-    },
-}
-
-/// What the child says.
+/// What a worker says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "say")]
 pub enum Message {
@@ -101,49 +93,150 @@ pub enum Message {
         /// What.
         event: Event,
     },
-    /// A load in slices is ready for its first grant, or one that waits for its begin.
-    Waiting,
-    /// A task is where all tasks meet.
-    Meet {
-        /// What it brings.
+    /// It waits at the gate, until a [`Release`]: files and threads are there, a slice is done, or tasks meet.
+    AtGate {
+        /// What it brings: a task's count; nanoseconds of the slice that is done, what it owed written out.
         value: u64,
         /// It wants to go on at one moment of all clocks, not at once.
         aligned: bool,
     },
-    /// What a task did in a phase.
-    Span {
-        /// That.
-        span: apps::span::Span,
-    },
-    /// A load that waited begins.
-    Began {
-        /// Nanoseconds of the system's monotonic clock.
+    /// It has passed the gate for the first time.
+    Passed {
+        /// Nanoseconds of its monotonic clock.
         at_ns: i64,
         /// How long after the moment it was told.
         late_ns: i64,
     },
-    /// A grant is done.
-    Slice {
-        /// From its begin to the end of its last operation, what it owes written out.
-        seconds: f64,
+    /// It wants the machine's counters, for a section of an application; answered by [`Instruction::Counters`].
+    Sample,
+    /// What a task did in a phase.
+    Span {
+        /// That.
+        span: Span,
     },
-    /// The end: what was measured.
+    /// Standard error of a worker on another host.
+    RawOutput {
+        /// The text.
+        text: String,
+    },
+    /// What was measured.
     Outcome {
         /// The outcome.
         outcome: Box<Outcome>,
     },
-    /// The end: the run could not be made.
+    /// The run could not be made.
     Error {
         /// Why.
         message: String,
     },
+    /// A guest has booted.
+    Booted,
+    /// Something happens in the trial of a guest.
+    Progress {
+        /// What.
+        progress: Progress,
+    },
+    /// What a trial in a guest came to.
+    Report {
+        /// All of it.
+        report: Box<Report>,
+    },
+    /// A command in a guest printed a line.
+    Printed {
+        /// The line.
+        line: String,
+        /// It is one of its errors.
+        error: bool,
+    },
+    /// A command in a guest has ended.
+    Exited {
+        /// Its exit code; `None`: a signal ended it.
+        code: Option<i32>,
+    },
+    /// A worker on another host has ended: how, for the end of a sentence.
+    Ended {
+        /// Such as ` (exit code 3)`.
+        how: String,
+    },
 }
 
-/// The child says something.
-pub(crate) fn say(message: &Message) {
-    let Ok(mut line) = serde_json::to_vec(message) else { return };
+/// What a worker, or a guest, is told while it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instruction {
+    /// To go on from the gate.
+    Proceed(Release),
+    /// The machine's counters, as asked for.
+    Counters {
+        /// At this moment.
+        counters: Box<Counters>,
+    },
+    /// A guest: to run a trial.
+    Trial {
+        /// Which.
+        job: Box<GuestJob>,
+    },
+    /// A guest: to carry out a command of this program on a stack of its own making.
+    Command {
+        /// Its arguments.
+        words: Vec<String>,
+        /// The stack, whose file system the kernel is to know.
+        stack: Box<StackSpec>,
+    },
+    /// A guest: to end the trial or the command that runs, with what it has found.
+    Stop,
+    /// A guest: to switch itself off.
+    End,
+}
+
+/// A trial for a guest: a [`crate::runner::Job`] as a value. What is run is resolved again in the guest, whose memory and
+/// processors are others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestJob {
+    /// The run that it belongs to.
+    pub run: String,
+    /// The study as TOML.
+    pub study: String,
+    /// Its cell.
+    pub cell: Cell,
+    /// The trial's place in the plan.
+    pub slot: Slot,
+    /// The stack, as it is built within the guest.
+    pub stack: StackSpec,
+    /// Operations a second to offer.
+    pub rate: Option<f64>,
+}
+
+/// How to go on from the gate.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Release {
+    /// All are to go on at one moment, which their executor chooses.
+    #[serde(skip)]
+    pub aligned: bool,
+    /// When, in nanoseconds of the worker's monotonic clock; 0: at once.
+    pub at_ns: i64,
+    /// What each task has brought.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<u64>,
+    /// I/O operations of the next slice.
+    #[serde(default)]
+    pub operations: u64,
+    /// Length of the next slice in nanoseconds.
+    #[serde(default)]
+    pub nanoseconds: u64,
+}
+
+/// A line of JSON.
+pub(crate) fn line(what: &impl Serialize) -> std::io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
+    Ok(line)
+}
+
+/// The worker says something.
+pub(crate) fn send_message(message: &Message) {
+    let Ok(line) = line(message) else { return };
     let mut out = std::io::stdout().lock();
-    // When nobody listens, the parent has died and the kernel ends this process.
+    // when nobody listens, the supervisor has died, and this process ends with it
     let _ = out.write_all(&line).and_then(|()| out.flush());
 }

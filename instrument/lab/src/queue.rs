@@ -9,7 +9,7 @@ use record::results::{Run, Trial};
 use record::study::Study;
 
 use crate::check::Loads;
-use crate::load::Prepared;
+use crate::load::ResolvedWorkload;
 
 /// The trials that are still to run, and how long they will take.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Queue {
     /// What is missing of `run`.
     pub fn new(study: &Study, run: &Run, loads: &Loads) -> Queue {
         let waiting: VecDeque<Slot> = plan::remaining(&deal::order(study, run.shard), &run.trials).into();
-        let seconds = |cell| loads.of(cell).map_or(0.0, Prepared::load_seconds);
+        let seconds = |cell| loads.of(cell).map_or(0.0, ResolvedWorkload::load_seconds);
         let mut estimate = Estimate::new(run.cells.iter().map(seconds).collect());
         run.trials.iter().for_each(|trial| estimate.learn(trial));
         Queue { planned: waiting.len(), waiting, estimate }
@@ -63,6 +63,15 @@ impl Queue {
     /// Takes the next trial.
     pub fn take(&mut self) -> Option<Slot> {
         self.waiting.pop_front()
+    }
+
+    /// Takes the trials that follow and are of the same block: of a cell that `is_like` accepts, with the same index.
+    pub fn take_block(&mut self, index: u32, is_like: impl Fn(u32) -> bool) -> Vec<Slot> {
+        let mut block = Vec::new();
+        while self.waiting.front().is_some_and(|next| next.index == index && is_like(next.cell)) {
+            block.extend(self.waiting.pop_front());
+        }
+        block
     }
 
     /// The first waiting trial of each cell on a stack.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use record::study::{CommandLine, Load, Scene, Study, StudyError};
+use record::study::{CommandLine, Load, Study, StudyError, StudyVariant};
 
 /// A workload file larger than this is refused.
 const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
@@ -14,7 +14,7 @@ const JOB: &str = "job";
 ///
 /// # Errors
 /// A file that cannot be read, a text that is no study (with the place), a study that contradicts itself.
-pub fn study(path: &Path, scene: &Scene) -> Result<Study, StudyError> {
+pub fn study(path: &Path, scene: &StudyVariant) -> Result<Study, StudyError> {
     let text = text(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let read = |file: &str| self::text(&folder.join(file));
@@ -33,6 +33,30 @@ pub fn command_line(line: &CommandLine) -> Result<Study, StudyError> {
     Ok(study)
 }
 
+/// The study that a command line means whose load is a command line of fio.
+///
+/// # Errors
+/// As [`command_line`]; words that fio's command line does not have.
+pub fn fio_line(line: &CommandLine, words: &[String]) -> Result<Study, StudyError> {
+    let workload = "fio".to_string();
+    let job = fiojob::from_words(words)
+        .map_err(|errors| StudyError::Workload { workload, report: errors.render("fio's command line") })?;
+    let line = CommandLine { files: vec!["fio.fio".into()], ..line.clone() };
+    let mut study = Study::from_command_line(&line, &|_| Ok(job.clone()))?;
+    one_after_another(&mut study)?;
+    Ok(study)
+}
+
+/// What a job file may speak of: the environment, and fio's own words for the machine.
+fn of_machine(name: &str) -> Option<String> {
+    match name {
+        "ncpus" => std::thread::available_parallelism().ok().map(|cores| cores.to_string()),
+        "pagesize" => Some(rustix::param::page_size().to_string()),
+        "mb_memory" => host::Host::system().memory_bytes().map(|bytes| (bytes >> 20).to_string()),
+        name => std::env::var(name).ok(),
+    }
+}
+
 /// Sections of a job file that wait for each other become cells: one for each group that runs at once. A section that is
 /// chosen already stays so.
 fn one_after_another(study: &mut Study) -> Result<(), StudyError> {
@@ -40,7 +64,7 @@ fn one_after_another(study: &mut Study) -> Result<(), StudyError> {
     for workload in &mut study.workloads {
         let Load::Wml { text, origin: Some(origin) } = &workload.load else { continue };
         let known = [&workload.set, &workload.parameters].iter().any(|sweeps| sweeps.get(JOB).is_some());
-        if chosen || known || !is_job_file(origin) {
+        if chosen || known || !is_job_file(origin, text) {
             continue;
         }
         let groups = fiojob::groups(text);
@@ -51,9 +75,9 @@ fn one_after_another(study: &mut Study) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Whether a workload's file is a job file of fio.
-pub(crate) fn is_job_file(file: &str) -> bool {
-    Path::new(file).extension().is_some_and(|extension| extension == "fio")
+/// Whether a workload's file is a job file of fio: by its name, or by what it says.
+pub fn is_job_file(file: &str, text: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "fio") || fiojob::is_job_file(text)
 }
 
 /// The text of a workload or study file of at most 16 MiB. Where there is no such file it is the embedded one of that name
@@ -77,5 +101,17 @@ pub fn text(path: &Path) -> Result<String, StudyError> {
     }
     let bytes = std::fs::read(path).map_err(failed)?;
     // WML scripts of older times hold Latin-1 in comments.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if !fiojob::is_job_file(&text) {
+        return Ok(text);
+    }
+    // as fio looks for them: where it was started, then beside the job file
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let included = |name: &str| {
+        let read = std::fs::read(name).or_else(|_| std::fs::read(beside.join(name)));
+        read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| error.to_string())
+    };
+    let whole = fiojob::include(&text, &included)
+        .map_err(|errors| StudyError::Workload { workload: shown(), report: errors.render(&shown()) })?;
+    Ok(fiojob::fill(&whole, &of_machine))
 }

@@ -2,6 +2,7 @@
 //! fakes in tests.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use spec::StackSpec;
@@ -11,7 +12,7 @@ use record::plan::Slot;
 use record::results::{Cell, Command, Parameter, Status};
 use record::study::{Study, Workload};
 
-use crate::load::Prepared;
+use crate::load::ResolvedWorkload;
 
 /// Everything that one trial needs to know.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +28,7 @@ pub struct Job<'a> {
     /// Its workload, for its settings.
     pub workload: &'a Workload,
     /// What to run, as far as it can be known without the target.
-    pub load: &'a Prepared,
+    pub load: &'a ResolvedWorkload,
     /// The whole study, for its settings.
     pub study: &'a Study,
     /// Operations a second to offer; without it as workload and study say.
@@ -56,7 +57,7 @@ pub struct Report {
     /// Where its fsyncs spent their time.
     pub fsync: Option<record::fsync::FsyncSplit>,
     /// What its script asked to be told beside the result.
-    pub extras: record::results::Extras,
+    pub extras: record::results::ScriptExtras,
     /// Final values of the variables of what ran.
     pub variables: Vec<Parameter>,
 }
@@ -102,6 +103,17 @@ pub trait Runner {
     /// status. When `stop` becomes true, the trial ends soon, as [`Status::Interrupted`], with what it has
     /// measured.
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report;
+
+    /// Runs the trials of a block, whose loads take turns of this length. A runner that knows no turns runs them one by one.
+    fn run_in_turns(
+        &mut self,
+        jobs: &[Job<'_>],
+        _turn: Duration,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Vec<Report> {
+        jobs.iter().map(|job| self.run(job, stop, progress)).collect()
+    }
 
     /// No further trials: takes down what was kept between them (slices). What goes wrong is told, a line each.
     fn end(&mut self) -> Vec<String> {

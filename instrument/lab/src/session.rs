@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use stats::stopping::{Decision, StopRule, decide};
 use stats::{Metric, Outcome};
+use workload::address::redact;
 
 use crate::check::Loads;
 use crate::queue::Queue;
@@ -16,7 +17,7 @@ use record::plan::{self, Slot};
 use record::results::{Cell, Run, Status, Trial};
 use record::study::Study;
 use record::sweep::{self, OFFERED_RATE};
-use record::turns::{self, SoFar};
+use record::turns::{self, InterimComparison};
 
 /// How often slices are stored, each of which lasts much less.
 const SLICES_STORED_EVERY: Duration = Duration::from_secs(1);
@@ -25,7 +26,7 @@ const FAILURES_MAX: u32 = 2;
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum SessionOutcome {
     /// The plan is done.
     Complete,
     /// The user interrupted it; the run can be resumed.
@@ -34,7 +35,7 @@ pub enum Ending {
 
 /// What a session tells.
 #[derive(Debug)]
-pub enum Notice<'a> {
+pub enum SessionEvent<'a> {
     /// A stack cannot be had here; its cells are skipped.
     Unavailable {
         /// The stack's label.
@@ -76,7 +77,7 @@ pub enum Notice<'a> {
         half_width: f64,
     },
     /// Of two systems in turns another block is whole; with a verdict there are no further ones.
-    Turn(&'a SoFar),
+    Turn(&'a InterimComparison),
     /// A cell gets no further trials: it has failed too often.
     GivenUp {
         /// The cell.
@@ -85,7 +86,7 @@ pub enum Notice<'a> {
 }
 
 /// What a session works with.
-pub struct Means<'m> {
+pub struct SessionContext<'m> {
     /// What each cell runs.
     pub loads: &'m Loads,
     /// Where every trial goes.
@@ -95,14 +96,14 @@ pub struct Means<'m> {
     /// Ends the session after the trial that runs, which is told to end early.
     pub stop: &'m AtomicBool,
     /// Hears what happens.
-    pub notify: &'m mut dyn FnMut(Notice<'_>),
+    pub notify: &'m mut dyn FnMut(SessionEvent<'_>),
 }
 
 /// Runs what is missing of a run and extends it.
 pub struct Session<'s> {
     study: &'s Study,
     run: &'s mut Run,
-    means: Means<'s>,
+    means: SessionContext<'s>,
     queue: Queue,
     /// Trials that have ended.
     ended: usize,
@@ -118,7 +119,7 @@ pub struct Session<'s> {
 
 impl<'s> Session<'s> {
     /// A session that is to complete `run`, which is one of `study`.
-    pub fn new(study: &'s Study, run: &'s mut Run, means: Means<'s>) -> Self {
+    pub fn new(study: &'s Study, run: &'s mut Run, means: SessionContext<'s>) -> Self {
         let queue = Queue::new(study, run, means.loads);
         Session {
             study,
@@ -137,7 +138,7 @@ impl<'s> Session<'s> {
     ///
     /// # Errors
     /// The store cannot be written. What goes wrong in a trial is in its status and stops no other trial.
-    pub fn execute(mut self) -> Result<Ending, StoreError> {
+    pub fn execute(mut self) -> Result<SessionOutcome, StoreError> {
         let ending = self.trials();
         for line in self.means.runner.end() {
             tracing::warn!("{line}");
@@ -145,21 +146,28 @@ impl<'s> Session<'s> {
         ending
     }
 
-    fn trials(&mut self) -> Result<Ending, StoreError> {
+    fn trials(&mut self) -> Result<SessionOutcome, StoreError> {
         self.skip_unavailable()?;
-        self.settle();
+        self.close_finished_cells();
         while !self.means.stop.load(Ordering::Acquire) {
             let Some(slot) = self.queue.take() else {
                 self.store()?;
                 self.run.finished = Some(self.means.store.finish(&self.run.id)?);
-                return Ok(Ending::Complete);
+                return Ok(SessionOutcome::Complete);
             };
-            self.trial(slot)?;
-            self.settle();
+            let block = match self.study.study.interleave {
+                Some(_) => self.block_of(slot),
+                None => vec![slot],
+            };
+            match (self.study.study.interleave, &block[..]) {
+                (Some(turn), [_, _, ..]) => self.in_turns(&block, Duration::from_secs_f64(turn.0))?,
+                _ => self.trial(slot)?,
+            }
+            self.close_finished_cells();
         }
         self.store()?;
         self.means.store.release(&self.run.id)?;
-        Ok(Ending::Interrupted)
+        Ok(SessionOutcome::Interrupted)
     }
 
     fn skip_unavailable(&mut self) -> Result<(), StoreError> {
@@ -170,10 +178,14 @@ impl<'s> Session<'s> {
                 continue;
             }
             let Some((reason, remedy)) = self.means.runner.unavailable(stack) else { continue };
-            (self.means.notify)(Notice::Unavailable { stack: &label, reason: &reason, remedy: &remedy });
+            (self.means.notify)(SessionEvent::Unavailable {
+                stack: &label,
+                reason: &reason,
+                remedy: &remedy,
+            });
             for slot in cells {
                 let status = Status::Unavailable { reason: reason.clone(), remedy: remedy.clone() };
-                self.keep(slot, Report::empty(status), Timestamp::now())?;
+                self.store_report(slot, Report::empty(status), Timestamp::now())?;
                 self.queue.close(slot.cell);
             }
         }
@@ -182,20 +194,21 @@ impl<'s> Session<'s> {
 
     fn trial(&mut self, slot: Slot) -> Result<(), StoreError> {
         let started = Timestamp::now();
-        let Means { loads, runner, stop, notify, .. } = &mut self.means;
+        let SessionContext { loads, runner, stop, notify, .. } = &mut self.means;
         let report = match job(self.study, loads, self.run, slot, self.queue.is_empty()) {
             Some(Ok(job)) => {
                 let next = self.queue.trial_seconds(slot.cell);
-                notify(Notice::Begins {
+                notify(SessionEvent::Begins {
                     cell: job.cell,
                     index: slot.index,
                     ended: self.ended,
                     planned: self.queue.planned(),
                     remaining_seconds: next + self.queue.seconds(),
                 });
-                let mut report = runner.run(&job, stop, &mut |progress| notify(Notice::Progress(progress)));
+                let mut report =
+                    runner.run(&job, stop, &mut |progress| notify(SessionEvent::Progress(progress)));
                 if let (Some(value), Some(outcome)) = (job.rate, &mut report.outcome) {
-                    outcome.metrics.push(Metric { name: OFFERED_RATE.into(), unit: "op/s".into(), value });
+                    outcome.metrics.push(Metric::machine(OFFERED_RATE, "op/s", value));
                 }
                 report
             }
@@ -203,23 +216,61 @@ impl<'s> Session<'s> {
             None => Report::empty(Status::Failed { message: "the cell is not in the stored study".into() }),
         };
         self.ended += 1;
-        self.keep(slot, report, started)?;
+        self.store_report(slot, report, started)?;
         self.count_failures(slot.cell);
         Ok(())
     }
 
+    /// This trial, and those of the same load under other stacks that follow it.
+    fn block_of(&mut self, slot: Slot) -> Vec<Slot> {
+        let like = |cell: u32| {
+            let (one, other) = (self.run.cell(slot.cell)?, self.run.cell(cell)?);
+            Some(one.workload == other.workload && one.parameters == other.parameters)
+        };
+        let others = self.queue.take_block(slot.index, |cell| like(cell) == Some(true));
+        std::iter::once(slot).chain(others).collect()
+    }
+
+    /// The trials of a block in turns.
+    fn in_turns(&mut self, block: &[Slot], turn: Duration) -> Result<(), StoreError> {
+        let started = Timestamp::now();
+        let SessionContext { loads, runner, stop, notify, .. } = &mut self.means;
+        let jobs: Option<Vec<_>> =
+            block.iter().map(|slot| job(self.study, loads, self.run, *slot, false)?.ok()).collect();
+        // what is wrong with one is told by its trial
+        let Some(jobs) = jobs else { return block.iter().try_for_each(|slot| self.trial(*slot)) };
+        let block_seconds: f64 = block.iter().map(|slot| self.queue.trial_seconds(slot.cell)).sum();
+        for job in &jobs {
+            notify(SessionEvent::Begins {
+                cell: job.cell,
+                index: job.slot.index,
+                ended: self.ended,
+                planned: self.queue.planned(),
+                remaining_seconds: block_seconds + self.queue.seconds(),
+            });
+        }
+        let reports =
+            runner.run_in_turns(&jobs, turn, stop, &mut |progress| notify(SessionEvent::Progress(progress)));
+        for (slot, report) in block.iter().zip(reports) {
+            self.ended += 1;
+            self.store_report(*slot, report, started)?;
+            self.count_failures(slot.cell);
+        }
+        Ok(())
+    }
+
     /// Stores what a trial came to.
-    fn keep(&mut self, slot: Slot, report: Report, started: Timestamp) -> Result<(), StoreError> {
+    fn store_report(&mut self, slot: Slot, report: Report, started: Timestamp) -> Result<(), StoreError> {
         let trial = Trial {
             cell: slot.cell,
             index: slot.index,
             order: slot.order,
-            status: report.status,
+            status: without_passwords(report.status),
             outcome: report.outcome.map(only_finite),
             environment: report.environment,
             commands: report.commands,
-            log: report.log,
-            raw_output: report.raw_output,
+            log: report.log.iter().map(|line| redact(line).into_owned()).collect(),
+            raw_output: redact(&report.raw_output).into_owned(),
             started,
             seconds: report.seconds,
             fsync: report.fsync,
@@ -234,7 +285,7 @@ impl<'s> Session<'s> {
         self.run.trials.retain(|other| (other.cell, other.index) != (trial.cell, trial.index));
         self.run.trials.push(trial);
         if let (Some(trial), Some(cell)) = (self.run.trials.last(), self.run.cell(slot.cell)) {
-            (self.means.notify)(Notice::Ended { cell, trial });
+            (self.means.notify)(SessionEvent::Ended { cell, trial });
         }
         Ok(())
     }
@@ -262,12 +313,15 @@ impl<'s> Session<'s> {
         *failures += 1;
         if *failures >= FAILURES_MAX {
             self.queue.close(cell);
-            self.run.cell(cell).into_iter().for_each(|cell| (self.means.notify)(Notice::GivenUp { cell }));
+            self.run
+                .cell(cell)
+                .into_iter()
+                .for_each(|cell| (self.means.notify)(SessionEvent::GivenUp { cell }));
         }
     }
 
     /// Closes the cells that need no further trials.
-    fn settle(&mut self) {
+    fn close_finished_cells(&mut self) {
         if self.study.study.turns.is_some() {
             // of slices, every look would take longer than a slice: it is looked whenever some are stored, and at the end
             let is_due = !self.in_slices() || self.unstored.is_empty() || self.queue.is_empty();
@@ -288,7 +342,7 @@ impl<'s> Session<'s> {
             }
             if let Ok(Decision::NarrowEnough(estimate)) = decide(&values, &rule) {
                 self.queue.close(cell.id);
-                (self.means.notify)(Notice::Settled {
+                (self.means.notify)(SessionEvent::Settled {
                     cell,
                     trials: values.len(),
                     half_width: estimate.relative_half_width(),
@@ -300,14 +354,22 @@ impl<'s> Session<'s> {
 
 impl Session<'_> {
     /// Ends a comparison in turns when it is decided.
-    fn turn(&mut self, so_far: &SoFar) {
+    fn turn(&mut self, so_far: &InterimComparison) {
         if so_far.blocks > self.blocks {
             self.blocks = so_far.blocks;
-            (self.means.notify)(Notice::Turn(so_far));
+            (self.means.notify)(SessionEvent::Turn(so_far));
         }
         if so_far.verdict.is_some() {
             self.run.cells.iter().for_each(|cell| self.queue.close(cell.id));
         }
+    }
+}
+
+/// What went wrong, as it is shown.
+fn without_passwords(status: Status) -> Status {
+    match status {
+        Status::Failed { message } => Status::Failed { message: redact(&message).into_owned() },
+        other => other,
     }
 }
 

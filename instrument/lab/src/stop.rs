@@ -17,7 +17,7 @@ const ONE_WISH: Duration = Duration::from_millis(100);
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum StopRequest {
     /// End with partial results.
     End,
     /// End at once.
@@ -30,7 +30,7 @@ pub enum Wish {
 ///
 /// # Errors
 /// The system gives no handler or thread.
-pub fn on_signals(journal: Arc<Journal>, hear: fn(Wish)) -> io::Result<Arc<AtomicBool>> {
+pub fn on_signals(journal: Arc<Journal>, hear: fn(StopRequest)) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -41,13 +41,13 @@ pub fn on_signals(journal: Arc<Journal>, hear: fn(Wish)) -> io::Result<Arc<Atomi
                 if first.elapsed() < ONE_WISH {
                     continue;
                 }
-                hear(Wish::EndNow);
+                hear(StopRequest::EndNow);
                 journal.undo();
                 std::process::exit(i32::from(INTERRUPTED));
             }
             first = Some(Instant::now());
             seen.store(true, Ordering::Release);
-            hear(Wish::End);
+            hear(StopRequest::End);
         }
     })?;
     Ok(stop)

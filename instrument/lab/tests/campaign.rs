@@ -5,7 +5,7 @@ mod common;
 use camino::{Utf8Path, Utf8PathBuf};
 use common::{loads, study};
 use lab::campaign::{CampaignError, Opened, Opening};
-use lab::{Campaign, Site, Store};
+use lab::{Campaign, StackFactory, Store};
 use record::Study;
 
 struct Place {
@@ -30,7 +30,7 @@ impl Place {
 
     /// Opens a campaign; gives it with what was told.
     fn open(&self, study: &Study, resume: bool) -> (Result<Campaign, CampaignError>, Vec<String>) {
-        let site = Site::new(&self.home, &self.home.join("images")).unwrap();
+        let site = StackFactory::new(&self.home, &self.home.join("images")).unwrap();
         let command_line = vec!["loadline".to_string()];
         let opening = Opening { resume, shard: None, name: None, command_line, on_signal: |_| {} };
         let mut told = Vec::new();

@@ -9,7 +9,7 @@ use common::{Fake, Fate, eight_cells, loads};
 use lab::Store;
 use lab::check::Loads;
 use lab::queue::Queue;
-use lab::session::{Ending, Means, Notice, Session};
+use lab::session::{Session, SessionContext, SessionEvent, SessionOutcome};
 use record::results::{Run, Status};
 use record::{Study, plan};
 use stats::rng::SplitMix;
@@ -32,11 +32,16 @@ impl Bench {
         self.store.begin(study, &["loadline".into(), "run".into()]).unwrap()
     }
 
-    fn execute(&mut self, run: &mut Run, fake: &mut Fake) -> Ending {
+    fn execute(&mut self, run: &mut Run, fake: &mut Fake) -> SessionOutcome {
         self.hear(run, fake, &mut |_| {})
     }
 
-    fn hear(&mut self, run: &mut Run, fake: &mut Fake, notify: &mut dyn FnMut(Notice<'_>)) -> Ending {
+    fn hear(
+        &mut self,
+        run: &mut Run,
+        fake: &mut Fake,
+        notify: &mut dyn FnMut(SessionEvent<'_>),
+    ) -> SessionOutcome {
         self.until(run, fake, &AtomicBool::new(false), notify)
     }
 
@@ -45,10 +50,10 @@ impl Bench {
         run: &mut Run,
         fake: &mut Fake,
         stop: &AtomicBool,
-        notify: &mut dyn FnMut(Notice<'_>),
-    ) -> Ending {
+        notify: &mut dyn FnMut(SessionEvent<'_>),
+    ) -> SessionOutcome {
         let (study, loads) = opened(run);
-        let means = Means { loads: &loads, store: &mut self.store, runner: fake, stop, notify };
+        let means = SessionContext { loads: &loads, store: &mut self.store, runner: fake, stop, notify };
         Session::new(&study, run, means).execute().unwrap()
     }
 }
@@ -98,7 +103,7 @@ fn a_study_of_a_thousand_trials_runs_as_planned() {
     let study = eight_cells(125, "");
     let mut run = bench.begin(&study);
     let mut fake = Fake::steady();
-    assert_eq!(bench.execute(&mut run, &mut fake), Ending::Complete);
+    assert_eq!(bench.execute(&mut run, &mut fake), SessionOutcome::Complete);
     let planned: Vec<(u32, u32)> = plan::order(&study).iter().map(|slot| (slot.cell, slot.index)).collect();
     assert_eq!(fake.ran, planned);
     let stored = bench.store.load_run(&run.id).unwrap();
@@ -118,7 +123,7 @@ fn an_interrupted_run_is_balanced_and_resumes_with_what_is_missing() {
         left -= 1;
         if left == 0 { Fate::Interrupt } else { Fate::Ops(5) }
     });
-    assert_eq!(bench.execute(&mut run, &mut fake), Ending::Interrupted);
+    assert_eq!(bench.execute(&mut run, &mut fake), SessionOutcome::Interrupted);
     let mut stored = bench.store.resume(&run.id).unwrap();
     assert_eq!(stored, run);
     assert_eq!(stored.finished, None);
@@ -128,7 +133,7 @@ fn an_interrupted_run_is_balanced_and_resumes_with_what_is_missing() {
     assert!(done.iter().all(|n| (2..=3).contains(n)), "{done:?}");
 
     let mut fake = Fake::steady();
-    assert_eq!(bench.execute(&mut stored, &mut fake), Ending::Complete);
+    assert_eq!(bench.execute(&mut stored, &mut fake), SessionOutcome::Complete);
     let planned: Vec<(u32, u32)> = plan::order(&study).iter().map(|slot| (slot.cell, slot.index)).collect();
     assert_eq!(fake.ran, planned[19..], "the interrupted trial is repeated, the others are not");
     let finished = bench.store.load_run(&run.id).unwrap();
@@ -152,7 +157,7 @@ fn a_killed_process_leaves_everything_that_had_ended() {
     let mut stored = bench.store.resume(&run.id).unwrap();
     assert_eq!(stored.trials.len(), 4);
     let mut fake = Fake::steady();
-    assert_eq!(bench.execute(&mut stored, &mut fake), Ending::Complete);
+    assert_eq!(bench.execute(&mut stored, &mut fake), SessionOutcome::Complete);
     assert_eq!(fake.ran.len(), 12);
 }
 
@@ -169,11 +174,11 @@ fn a_failing_cell_stops_no_other_and_is_given_up_after_two_failures() {
     });
     let mut given_up = Vec::new();
     let ending = bench.hear(&mut run, &mut fake, &mut |notice| {
-        if let Notice::GivenUp { cell } = notice {
+        if let SessionEvent::GivenUp { cell } = notice {
             given_up.push(cell.id);
         }
     });
-    assert_eq!(ending, Ending::Complete);
+    assert_eq!(ending, SessionOutcome::Complete);
     given_up.sort_unstable();
     assert_eq!(given_up, [2, 4]);
     let mut attempts: HashMap<u32, u32> = HashMap::new();
@@ -191,7 +196,7 @@ fn unavailable_stacks_are_told_beforehand_and_tried_again_on_resume() {
     fake.unavailable.insert("xfs".into(), ("no mkfs.xfs".into(), "apt install xfsprogs".into()));
     let mut told = Vec::new();
     bench.hear(&mut run, &mut fake, &mut |notice| {
-        if let Notice::Unavailable { stack, reason, .. } = notice {
+        if let SessionEvent::Unavailable { stack, reason, .. } = notice {
             told.push(format!("{stack}: {reason}"));
         }
     });
@@ -208,7 +213,7 @@ fn unavailable_stacks_are_told_beforehand_and_tried_again_on_resume() {
 
     let mut again = bench.store.resume(&run.id).unwrap();
     let mut fake = Fake::steady();
-    assert_eq!(bench.execute(&mut again, &mut fake), Ending::Complete);
+    assert_eq!(bench.execute(&mut again, &mut fake), SessionOutcome::Complete);
     assert_eq!(fake.ran.len(), 12);
     assert!(again.trials.iter().all(|trial| trial.status.is_done()));
 }
@@ -223,7 +228,7 @@ fn a_cell_stops_early_when_its_interval_is_narrow_and_a_noisy_one_goes_on() {
     });
     let mut settled = HashMap::new();
     bench.hear(&mut run, &mut fake, &mut |notice| {
-        if let Notice::Settled { cell, trials, half_width } = notice {
+        if let SessionEvent::Settled { cell, trials, half_width } = notice {
             assert!(half_width <= 0.05);
             settled.insert(cell.id, trials);
         }
@@ -249,7 +254,7 @@ fn the_estimate_begins_with_a_guess_and_learns() {
     assert!((Queue::new(&study, &run, &loads).seconds() - 192.0).abs() < 1e-9);
     let mut remaining = Vec::new();
     bench.hear(&mut run, &mut fake, &mut |notice| {
-        if let Notice::Begins { remaining_seconds, ended, planned, .. } = notice {
+        if let SessionEvent::Begins { remaining_seconds, ended, planned, .. } = notice {
             assert_eq!((ended, planned), (remaining.len(), 16));
             remaining.push(remaining_seconds);
         }
@@ -266,7 +271,7 @@ fn a_wish_to_stop_before_the_first_trial_runs_nothing() {
     let mut run = bench.begin(&eight_cells(2, ""));
     let mut fake = Fake::steady();
     let ending = bench.until(&mut run, &mut fake, &AtomicBool::new(true), &mut |_| {});
-    assert_eq!((ending, fake.ran.len()), (Ending::Interrupted, 0));
+    assert_eq!((ending, fake.ran.len()), (SessionOutcome::Interrupted, 0));
 }
 
 #[test]
@@ -361,13 +366,13 @@ fn a_sweep_that_is_interrupted_goes_on_where_it_was() {
         left -= 1;
         if left == 0 { Fate::Interrupt } else { carries(job) }
     });
-    assert_eq!(bench.execute(&mut run, &mut fake), Ending::Interrupted);
+    assert_eq!(bench.execute(&mut run, &mut fake), SessionOutcome::Interrupted);
     assert!(
         record::sweep::curves(&run, None).iter().any(|curve| !curve.points.is_empty()),
         "partial results are kept"
     );
     let mut run = bench.store.resume(&run.id).unwrap();
-    assert_eq!(bench.execute(&mut run, &mut Fake::new(carries)), Ending::Complete);
+    assert_eq!(bench.execute(&mut run, &mut Fake::new(carries)), SessionOutcome::Complete);
     assert!(record::sweep::curves(&run, None).iter().all(|curve| curve.knee.is_some()));
 }
 

@@ -263,12 +263,12 @@ fn what_studies_ask_is_kept_and_found_where_it_is_not() {
     let begun: Vec<Run> = studies.iter().map(|study| store.begin(study, &[]).unwrap()).collect();
     store.begin(&studies[0], &[]).unwrap();
     let texts = |store: &Store| -> Vec<String> {
-        let asks = store.asks().unwrap();
+        let asks = store.cell_definitions().unwrap();
         begun.iter().map(|run| format!("{:?}", asks.cells(&run.study_hash))).collect()
     };
     let kept = texts(&store);
     for (run, kept) in begun.iter().zip(&kept) {
-        let anew: Vec<_> = record::trend::asked(run).into_iter().map(std::sync::Arc::new).collect();
+        let anew: Vec<_> = record::trend::defined_cells(run).into_iter().map(std::sync::Arc::new).collect();
         assert_eq!((format!("{anew:?}"), anew.len()), (kept.clone(), 8));
         assert_eq!(store.kept_asks_of(&run.study_hash).unwrap(), Some(anew));
     }
@@ -294,7 +294,7 @@ fn what_studies_ask_is_kept_and_found_where_it_is_not() {
     change(&format!("UPDATE runs SET record = x'00' WHERE id = '{}'", begun[2].id));
     let mut store = open(folder.path());
     assert_eq!(rows("studies"), 2, "filled again");
-    assert!(matches!(store.asks(), Err(StoreError::Damaged { .. })));
+    assert!(matches!(store.cell_definitions(), Err(StoreError::Damaged { .. })));
     store.delete(&begun[1].id).unwrap();
     store.delete(&begun[0].id).unwrap();
     assert_eq!(rows("studies"), 1, "one run of that study is left");
@@ -414,6 +414,8 @@ fn a_full_disk_is_told_with_a_remedy_and_loses_nothing() {
     let error =
         Store::open(&tight.0).and_then(|store| store.runs()).expect_err("the disk is full").to_string();
     assert!(error.contains("full") && error.contains("--home"), "{error}");
+    // what is stored can still be shown
+    assert_eq!(Store::open_to_show(&tight.0).unwrap().runs().unwrap().len(), 1);
     std::fs::remove_file(filler).unwrap();
     // the disk fills up while a run is stored
     let mut store = open(&tight.0);
@@ -426,4 +428,114 @@ fn a_full_disk_is_told_with_a_remedy_and_loses_nothing() {
     let mut store = open(&tight.0);
     assert!(store.load_run(&id).unwrap().trials.contains(&trial(0, 0, Status::Done)));
     store.add_trial(&id, &trial(1, 0, Status::Done)).unwrap();
+}
+
+#[test]
+fn a_closed_store_is_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (open(folder.path()), open(folder.path()));
+    drop(one);
+    assert_eq!(two.runs().unwrap(), []);
+    drop(two);
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["loadline.db"], "the log was not written back");
+}
+
+/// A store whose blocks are smaller than pages of memory: the index of the log in shared memory has holes then, and a store
+/// to a hole of a full disk is a SIGBUS.
+#[test]
+fn a_nearly_full_disk_of_small_blocks_ends_no_process() {
+    needs!(Root, Mounts, Loop, Ext4);
+    let folder = tempfile::tempdir().unwrap();
+    let (image, place) = (folder.path().join("image"), folder.path().join("small"));
+    std::fs::File::create(&image).and_then(|file| file.set_len(4 << 20)).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    let run = |program: &str, words: &[&str], last: &[&Path]| {
+        let status = std::process::Command::new(program).args(words).args(last).status().unwrap();
+        assert!(status.success(), "{program}");
+    };
+    run("mkfs.ext4", &["-q", "-b", "1024", "-m", "0"], &[&image]);
+    run("mount", &["-o", "loop"], &[&image, &place]);
+    let small = Tight(place);
+    let mut store = open(&small.0);
+    let id = store.begin(&eight_cells(1, ""), &[]).unwrap().id;
+    store.add_trial(&id, &trial(0, 0, Status::Done)).unwrap();
+    drop(store);
+    let filler = small.fill();
+    let full = std::fs::metadata(&filler).unwrap().len();
+    for free_kib in [0, 1, 4, 9, 16, 33, 48, 64, 80, 128] {
+        let file = std::fs::File::options().write(true).open(&filler).unwrap();
+        file.set_len(full - (free_kib << 10)).unwrap();
+        let shown = Store::open_to_show(&small.0).unwrap().load_run(&id).unwrap();
+        assert_eq!(shown.trials.len(), 1, "{free_kib} KiB free");
+        // it takes trials as long as there is room, and then says so
+        if let Err(error) =
+            Store::open(&small.0).and_then(|mut store| store.add_trial(&id, &trial(0, 0, Status::Done)))
+        {
+            assert!(error.to_string().contains("full"), "{free_kib} KiB free: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_run_with_a_damaged_trial_can_be_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let mut ids = Vec::new();
+    for table in ["trials", "runs"] {
+        let id = store.begin(&eight_cells(1, ""), &[]).unwrap().id;
+        store.add_trial(&id, &trial(0, 0, Status::Done)).unwrap();
+        let column = if table == "runs" { "id" } else { "run" };
+        let other = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+        other.execute(&format!("UPDATE {table} SET record = x'00' WHERE {column} = ?1"), [&id]).unwrap();
+        assert!(matches!(store.load_run(&id), Err(StoreError::Damaged { .. })));
+        ids.push(id);
+    }
+    for id in ids {
+        assert_eq!(store.delete(&id).unwrap(), id);
+    }
+    assert_eq!(store.runs().unwrap(), []);
+}
+
+#[test]
+fn a_store_is_its_users_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let home = folder.path().join("new/home");
+    let mut store = open(&home);
+    store.begin(&eight_cells(1, ""), &[]).unwrap();
+    // as root, servers that refuse root pass through it
+    assert_eq!(mode(&home) & 0o066, 0, "{:o}", mode(&home));
+    for name in ["loadline.db", "loadline.db-wal", "loadline.db-shm"] {
+        assert_eq!(mode(&home.join(name)), 0o600, "{name}");
+    }
+    drop(store);
+    // one of before, which a group shares
+    let database = home.join("loadline.db");
+    std::fs::set_permissions(&database, PermissionsExt::from_mode(0o664)).unwrap();
+    std::fs::set_permissions(&home, PermissionsExt::from_mode(0o775)).unwrap();
+    assert_eq!(open(&home).runs().unwrap().len(), 1);
+    assert_eq!((mode(&home), mode(&database)), (0o775, 0o660), "the folder may be one of theirs");
+}
+
+#[test]
+fn what_an_older_loadline_stored_shows_no_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let words = ["loadline", "run", "--address", "redis://:s3 c@ret@h"].map(String::from);
+    let id = store.begin(&eight_cells(1, ""), &words).unwrap().id;
+    let message = "no: redis://:s3cret@h".to_string();
+    let bad = Trial { raw_output: message.clone(), ..trial(0, 0, Status::Failed { message }) };
+    store.add_trial(&id, &bad).unwrap();
+    let read = store.load_run(&id).unwrap();
+    assert_eq!(read.command_line[3], "redis://:***@h");
+    assert_eq!(read.trials[0].raw_output, "no: redis://:***@h");
+    // as it was written before passwords were left out
+    let other = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+    let old = Run { command_line: vec!["redis://:s3cret@h".into()], ..read };
+    let record = zstd::bulk::compress(&serde_json::to_vec(&old).unwrap(), 6).unwrap();
+    other.execute("UPDATE runs SET record = ?2 WHERE id = ?1", rusqlite::params![id, record]).unwrap();
+    assert_eq!(store.load_run(&id).unwrap().command_line, ["redis://:***@h"]);
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use record::plan;
 use record::results::MetricName;
-use record::study::{CommandLine, Load, Scene, Settings, Study, StudyError};
+use record::study::{CommandLine, Load, Settings, Study, StudyError, StudyVariant};
 
 const FULL: &str = r#"
 stacks = ["ext4", "xfs@image:2G", "ext4,data=journal"]
@@ -118,10 +118,10 @@ fn files_are_found_relative_to_the_study() {
     std::fs::create_dir(folder.path().join("w")).unwrap();
     std::fs::write(folder.path().join("w/one.f"), b"# caf\xe9\nrun 5").unwrap();
     std::fs::write(folder.path().join("s.toml"), "stacks=['ext4']\n[[workload]]\nfile='w/one.f'").unwrap();
-    let study = lab::read::study(&folder.path().join("s.toml"), &Scene::default()).unwrap();
+    let study = lab::read::study(&folder.path().join("s.toml"), &StudyVariant::default()).unwrap();
     assert_eq!(study.workloads[0].load.wml(), Some("# caf\u{fffd}\nrun 5"));
     assert!(matches!(
-        lab::read::study(Path::new("/no/such.toml"), &Scene::default()),
+        lab::read::study(Path::new("/no/such.toml"), &StudyVariant::default()),
         Err(StudyError::Missing { .. })
     ));
 }
@@ -133,9 +133,9 @@ fn stacks_may_come_from_the_command_line() {
     let file = folder.path().join("s.toml");
     std::fs::write(&file, "[[workload]]\nname = 'a'\ntext = 'run 5'").unwrap();
     let stacks = spec::StackSpec::parse_list("ext4,xfs").unwrap();
-    let told = Scene { stacks: stacks.clone(), ..Scene::default() };
+    let told = StudyVariant { stacks: stacks.clone(), ..StudyVariant::default() };
     assert_eq!(lab::read::study(&file, &told).unwrap().stacks, stacks);
-    let error = lab::read::study(&file, &Scene::default()).unwrap_err().to_string();
+    let error = lab::read::study(&file, &StudyVariant::default()).unwrap_err().to_string();
     assert!(error.contains("no stack is named") && error.contains("--on"), "{error}");
     // what is simulated has no place, wherever the place is named
     std::fs::write(&file, "stacks = ['virtual']\n[[workload]]\nsimulate = 'dbench'").unwrap();
@@ -369,7 +369,7 @@ fn the_example_of_the_documentation_is_a_study() {
 #[test]
 fn every_study_of_the_repository_can_be_run() {
     let machine = wml::Machine { ram_bytes: 2 << 30, cores: 2, free_bytes: 1 << 30 };
-    let scene = Scene { ram_bytes: 2 << 30, cores: 2, ..Scene::default() };
+    let scene = StudyVariant { ram_bytes: 2 << 30, cores: 2, ..StudyVariant::default() };
     let mut studies = 0;
     for entry in std::fs::read_dir(repository().join("studies")).unwrap() {
         let path = entry.unwrap().path();

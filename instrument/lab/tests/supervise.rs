@@ -1,4 +1,4 @@
-//! The parent's side of a trial's process, with shell scripts as children.
+//! A worker as a child of this process, with shell scripts as workers.
 
 mod common;
 
@@ -7,36 +7,44 @@ use std::time::{Duration, Instant};
 
 use common::outcome;
 use engine::Event;
-use lab::protocol::{Issue, Message, Request};
-use lab::supervise::{Departure, Program, Told, supervise};
+use lab::load::LoadSpec;
+use lab::protocol::{Message, Request};
+use lab::trial::executor::{Failure, StopReason};
+use lab::trial::process::{Process, Program};
+use lab::trial::supervisor::{Observer, Supervision, WorkersOutcome, execute};
 
 fn request() -> Request {
-    Request {
-        parent: std::process::id(),
-        load: Issue::App { name: "w".into(), variables: vec![] },
-        phase: 0,
-        home: "/".into(),
-        in_process: None,
-        root: "/".into(),
-        options: Default::default(),
-        erase: None,
-        device: None,
-        disk: None,
-        ssd: None,
-        in_slices: false,
-        waits: false,
-        roll: None,
-        counter_speed: None,
-    }
+    let load = LoadSpec::App { name: "w".into(), variables: vec![] };
+    Request::new(load, "/".as_ref(), "/".as_ref(), Default::default())
 }
 
-/// The message that holds a line.
-fn line(text: &str) -> Message {
-    Message::Event { event: Event::Line { text: text.into() } }
+/// The event that holds a line.
+fn line(text: &str) -> Event {
+    Event::Line { text: text.into() }
+}
+
+/// Has a program as a worker; `hear` gets what happens in its load.
+fn supervise(
+    program: &Program,
+    deadline: Option<Instant>,
+    stop: &AtomicBool,
+    hear: &mut dyn FnMut(Event),
+) -> Result<WorkersOutcome, Failure> {
+    struct Hear<'h>(&'h mut dyn FnMut(Event));
+    impl Observer for Hear<'_> {
+        fn on_message(&mut self, message: &Message) {
+            if let Message::Event { event } = message {
+                (self.0)(event.clone());
+            }
+        }
+    }
+    let (grace, observer) = (program.grace, &mut Hear(hear));
+    let process = Process::new(program, request(), None);
+    execute(process, &mut Supervision { stop, deadline, grace, straggling: None, observer })
 }
 
 /// Runs a script that may print the outcome by `cat $1`.
-fn child(script: &str, deadline: Option<Duration>, stop: &AtomicBool) -> (Departure, Vec<Message>) {
+fn child(script: &str, deadline: Option<Duration>, stop: &AtomicBool) -> (WorkersOutcome, Vec<Event>) {
     patient_child(script, deadline, PATIENCE, stop)
 }
 
@@ -52,7 +60,7 @@ fn patient_child(
     deadline: Option<Duration>,
     grace: Duration,
     stop: &AtomicBool,
-) -> (Departure, Vec<Message>) {
+) -> (WorkersOutcome, Vec<Event>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("outcome");
     let message = Message::Outcome { outcome: Box::new(outcome(77)) };
@@ -63,11 +71,11 @@ fn patient_child(
     program.grace = grace;
     let mut heard = Vec::new();
     let deadline = deadline.map(|time| Instant::now() + time);
-    let departure = supervise(&program, &request(), deadline, stop, |_| Ok(()), &mut |message| {
-        stop.fetch_or(message == line(STOP), Ordering::Release);
-        heard.push(message);
+    let departure = supervise(&program, deadline, stop, &mut |event| {
+        stop.fetch_or(event == line(STOP), Ordering::Release);
+        heard.push(event);
     });
-    (departure, heard)
+    (departure.unwrap(), heard)
 }
 
 fn never() -> AtomicBool {
@@ -78,7 +86,10 @@ fn never() -> AtomicBool {
 fn the_outcome_is_read_from_between_other_output() {
     let script = r#"read request; echo noise; echo '{"say":"event","event":{"event":"line","text":"careful"}}'; echo raw >&2; cat $1"#;
     let (departure, heard) = child(script, None, &never());
-    assert_eq!(departure, Departure { result: Ok(outcome(77)), told: None, raw_output: "raw\n".into() });
+    assert_eq!(
+        departure,
+        WorkersOutcome { result: Ok(outcome(77)), stopped: None, raw_output: "raw\n".into() }
+    );
     assert_eq!(heard, [line("careful")]);
 }
 
@@ -112,11 +123,8 @@ fn an_end_without_a_result_is_an_error_that_says_how_it_ended() {
 #[test]
 fn a_child_that_takes_no_request_is_an_error() {
     let program = Program::new("/no/such/program", &[]);
-    let departure = supervise(&program, &request(), None, &never(), |_| Ok(()), &mut |_| {});
-    assert!(departure.result.unwrap_err().contains("/no/such/program cannot be started"));
-    let program = Program::new("/bin/sh", &["-c", "sleep 600"]);
-    let departure = supervise(&program, &request(), None, &never(), |_| Err("no group".into()), &mut |_| {});
-    assert_eq!(departure.result, Err("no group".into()));
+    let Err(Failure::Message(message)) = supervise(&program, None, &never(), &mut |_| {}) else { panic!() };
+    assert!(message.contains("/no/such/program cannot be started"), "{message}");
 }
 
 /// Says that its traps are set.
@@ -124,11 +132,11 @@ const READY: &str = r#"read request; echo '{"say":"event","event":{"event":"line
 
 /// The departure of a child whose time is up after its traps are set. On a busy machine the time may be up before; then
 /// another child gets more.
-fn timed_out(traps: &str, grace: Duration) -> Departure {
+fn timed_out(traps: &str, grace: Duration) -> WorkersOutcome {
     for millis in [100, 1000, 10_000, 100_000] {
         let script = format!("{traps}; {READY}");
         let (departure, heard) = patient_child(&script, Some(Duration::from_millis(millis)), grace, &never());
-        assert_eq!(departure.told, Some(Told::TimedOut));
+        assert_eq!(departure.stopped, Some(StopReason::TimedOut));
         if !heard.is_empty() {
             return departure;
         }
@@ -152,7 +160,7 @@ fn the_users_wish_reaches_the_child_as_sigint() {
     let stop = never();
     let script = format!("trap 'cat $1; exit' INT; {}", READY.replace("ready", STOP));
     let (departure, _) = child(&script, None, &stop);
-    assert_eq!((departure.told, departure.result), (Some(Told::Interrupted), Ok(outcome(77))));
+    assert_eq!((departure.stopped, departure.result), (Some(StopReason::Interrupted), Ok(outcome(77))));
 }
 
 #[test]
@@ -163,7 +171,7 @@ fn what_a_child_leaves_running_is_killed_and_not_waited_for() {
     let (departure, heard) = child(script, None, &never());
     assert_eq!(departure.result, Ok(outcome(77)));
     assert!(start.elapsed() < Duration::from_secs(300));
-    let [Message::Event { event: Event::Line { text: pid } }] = heard.as_slice() else { panic!("{heard:?}") };
+    let [Event::Line { text: pid }] = heard.as_slice() else { panic!("{heard:?}") };
     let gone = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         // A zombie waits for whoever reaps orphans here.
         Ok(stat) => stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z')),

@@ -5,12 +5,14 @@ mod common;
 use common::{outcome, study};
 use lab::Store;
 use record::Study;
-use record::compare::{self, Compared, Conclusion, Ground, Past, compare_stacks};
+use record::compare::{
+    self, ComparisonBasis, Conclusion, Machines, PastResult, RunComparison, compare_stacks,
+};
 use record::judge;
 use record::results::{Answer, MetricName, Run, Status, Trial};
 use stats::between::Basis;
 use stats::history::{Prior, Spread};
-use stats::machine::Known;
+use stats::machine::{Conditions, MachineHistory};
 use stats::{Doubt, Thresholds, Verdict};
 
 /// A run of a study with these throughputs for each cell.
@@ -51,9 +53,9 @@ fn on(stacks: &str, rest: &str) -> Study {
 }
 
 /// Compares two runs on a machine whose runs do not differ.
-fn compare(baseline: &Run, candidate: &Run) -> Compared {
-    let ground = Ground { spread: Spread::NONE, known: Known::default(), anchor: None };
-    compare::compare(baseline, candidate, &ground, &Thresholds::default())
+fn compare(baseline: &Run, candidate: &Run) -> RunComparison {
+    let ground = ComparisonBasis { spread: Spread::NONE, known: MachineHistory::default(), anchor: None };
+    compare::compare(baseline, candidate, &ground, MetricName::Throughput, &Thresholds::default())
 }
 
 fn conclusion(baseline: &[u64], candidate: &[u64]) -> Conclusion {
@@ -86,7 +88,9 @@ fn cells_pair_by_workload_parameters_and_stack() {
     assert_eq!((line.metric, line.baseline, line.candidate), (MetricName::Throughput, 1000.0, 1800.0));
     assert_eq!(line.finding.verdict, Verdict::Better);
     assert_eq!(compared.pairs[0].lines[1].metric, MetricName::LatencyP99);
-    assert_eq!(compared.pairs[0].lines[1].finding.verdict, Verdict::Same);
+    // one operation in a hundred of 990 lies beyond it
+    let why = Doubt::ShortTail { have: 9, need: 100 };
+    assert_eq!(compared.pairs[0].lines[1].finding.verdict, Verdict::CannotTell { why });
 }
 
 #[test]
@@ -110,7 +114,8 @@ fn the_spread_between_runs_stands_in_the_interval_and_an_anchor_takes_it_out() {
         let compared = compare::compare(
             &before,
             &after,
-            &Ground { spread, known: Known::default(), anchor },
+            &ComparisonBasis { spread, known: MachineHistory::default(), anchor },
+            MetricName::Throughput,
             &Thresholds::default(),
         );
         compared.pairs.into_iter().map(|pair| pair.lines[0].clone()).collect::<Vec<_>>()
@@ -155,7 +160,7 @@ fn a_run_that_others_disturbed_is_no_ground_for_a_verdict() {
             trial.environment.as_mut().unwrap().cpu.cores_online = Some(2);
             let metrics = &mut trial.outcome.as_mut().unwrap().metrics;
             for (name, value) in [("counted_seconds", 4.0), ("others_cpu_seconds", 4.0 * others)] {
-                metrics.push(stats::outcome::Metric { name: name.into(), unit: "s".into(), value });
+                metrics.push(stats::Metric::machine(name, "s", value));
             }
         }
         run
@@ -184,7 +189,7 @@ fn the_cpu_that_others_took_is_taken_out_between_runs() {
                 ("cpu_user_seconds", 4.0 * used),
                 ("cpu_system_seconds", 0.0),
             ] {
-                metrics.push(stats::outcome::Metric { name: name.into(), unit: "s".into(), value });
+                metrics.push(stats::Metric::machine(name, "s", value));
             }
         }
         run
@@ -207,8 +212,8 @@ fn another_boot_is_no_ground_unless_the_history_spans_boots() {
         run
     };
     let (a, b) = (booted("one", 1000), booted("two", 5000));
-    let past = |starts: &[i64]| -> Vec<Past> {
-        let of = |at: &i64| Past {
+    let past = |starts: &[i64]| -> Vec<PastResult> {
+        let of = |at: &i64| PastResult {
             run: format!("r{at}"),
             study_hash: a.study_hash.clone(),
             cell: 0,
@@ -217,37 +222,139 @@ fn another_boot_is_no_ground_unless_the_history_spans_boots() {
         };
         starts.iter().map(of).collect()
     };
-    let differed = |past: &[Past]| {
-        let ground = Ground { spread: Spread::NONE, known: compare::known(past, &a, &b), anchor: None };
-        compare::compare(&a, &b, &ground, &Thresholds::default()).pairs[0].lines[0].differed.clone()
+    let differed = |past: &[PastResult]| {
+        let known = compare::machine_history(past, &Machines::new(), &a, &b);
+        let ground = ComparisonBasis { spread: Spread::NONE, known, anchor: None };
+        let compared = compare::compare(&a, &b, &ground, MetricName::Throughput, &Thresholds::default());
+        compared.pairs[0].lines[0].differed.clone()
     };
     assert_eq!(differed(&past(&[2000, 3000])), ["the machine was started anew in between"]);
     assert_eq!(differed(&past(&[2000, 6000])), Vec::<String>::new());
-    let tau = compare::spread(&[], &a, &b).tau;
-    assert!(tau > compare::spread(&[], &a, &a).tau, "boots differ by more");
+    let tau = |b: &Run| compare::spread(&[], &Machines::new(), &a, b).tau;
+    assert!(tau(&b) > tau(&a), "boots differ by more");
+}
+
+/// Twelve runs of the past whose throughputs differ by this share.
+fn twelve(like: &Run, scale: f64) -> Vec<PastResult> {
+    let past = |at: u32| PastResult {
+        run: format!("r{at}"),
+        study_hash: like.study_hash.clone(),
+        cell: 0,
+        started: like.started,
+        values: SLOW.iter().map(|ops| *ops as f64 * (1.0 + scale * f64::from(at % 3))).collect(),
+    };
+    (0..12).map(past).collect()
+}
+
+/// The same machine for all of them.
+fn on_machine(past: &[PastResult], machine: &Conditions) -> Machines {
+    past.iter().map(|one| (one.run.clone(), machine.clone())).collect()
 }
 
 #[test]
 fn the_spread_is_learned_from_other_runs_of_the_same_study() {
     let study = on("'ext4'", "");
     let (a, b) = (run(&study, &[SLOW]), run(&study, &[SLOW]));
-    let past = |scale: f64| -> Vec<Past> {
-        (0..12)
-            .map(|at| Past {
-                run: format!("r{at}"),
-                study_hash: a.study_hash.clone(),
-                cell: 0,
-                started: a.started,
-                values: SLOW.iter().map(|ops| *ops as f64 * (1.0 + scale * f64::from(at % 3))).collect(),
-            })
-            .collect()
-    };
-    let tau = |past: &[Past]| compare::spread(past, &a, &b).tau;
-    let (calm, restless) = (tau(&past(0.001)), tau(&past(0.1)));
+    let tau =
+        |past: &[PastResult]| compare::spread(past, &on_machine(past, &Conditions::default()), &a, &b).tau;
+    let (calm, restless) = (tau(&twelve(&a, 0.001)), tau(&twelve(&a, 0.1)));
     assert!(calm < 0.02 && restless > 0.05, "{calm} {restless}");
-    let mut own = past(0.1);
+    let mut own = twelve(&a, 0.1);
     own.iter_mut().for_each(|one| one.run = a.id.clone());
     assert!((tau(&own) - tau(&[])).abs() < 1e-12, "the runs themselves are not their own history");
+}
+
+/// Runs of another machine or kernel, and those that others disturbed, say nothing of how much quiet runs differ here.
+#[test]
+fn the_spread_is_learned_from_undisturbed_runs_of_this_machine_alone() {
+    let study = on("'ext4'", "");
+    let with_kernel = |release: &str| {
+        let mut run = run(&study, &[SLOW]);
+        run.trials[0].environment.as_mut().unwrap().kernel.release = Some(release.into());
+        run
+    };
+    let (a, b) = (with_kernel("6.1"), with_kernel("6.1"));
+    let past = twelve(&a, 0.1);
+    let runs = |machine: &Conditions| compare::spread(&past, &on_machine(&past, machine), &a, &b).runs;
+    let here = Conditions { kernel: Some("6.1".into()), cores: Some(2.0), ..Conditions::default() };
+    assert_eq!(runs(&here), 12);
+    assert_eq!(runs(&Conditions { kernel: Some("6.12".into()), ..here.clone() }), 0, "another kernel");
+    assert_eq!(
+        runs(&Conditions { others: Some(0.5), ..here.clone() }),
+        0,
+        "others took a quarter of the CPU"
+    );
+    assert_eq!(compare::spread(&past, &Machines::new(), &a, &b).runs, 0, "nothing is known of them");
+}
+
+#[test]
+fn a_yardstick_that_was_always_restless_is_no_difference() {
+    let study = on("'ext4'", "");
+    let (a, b) = (run(&study, &[SLOW]), run(&study, &[SLOW]));
+    let past = twelve(&a, 0.0);
+    let machines: Machines = (past.iter().enumerate())
+        .map(|(at, one)| {
+            let yardstick = Some(0.1 * (at % 3) as f64);
+            (one.run.clone(), Conditions { yardstick, ..Conditions::default() })
+        })
+        .collect();
+    let sd = compare::machine_history(&past, &machines, &a, &b).yardstick_sd.unwrap();
+    assert!((sd - 0.0853).abs() < 0.001, "{sd}");
+    let few: Machines = machines.into_iter().take(4).collect();
+    assert_eq!(compare::machine_history(&past, &few, &a, &b).yardstick_sd, None);
+}
+
+#[test]
+fn the_machine_is_asked_of_the_latest_runs_and_of_other_studies_where_there_are_few() {
+    let study = on("'ext4'", "");
+    let (a, b) = (run(&study, &[SLOW]), run(&study, &[SLOW]));
+    let one = |at: usize, study_hash: &str| PastResult {
+        run: format!("{study_hash}{at}"),
+        study_hash: study_hash.into(),
+        cell: 0,
+        started: a.started,
+        values: vec![1.0],
+    };
+    let own = a.study_hash.clone();
+    let mut past: Vec<PastResult> = (0..60).map(|at| one(at, &own)).collect();
+    past.extend((0..60).map(|at| one(at, "other")));
+    let asked = compare::consulted(&past, &a, &b);
+    assert_eq!((asked.len(), asked[0].as_str()), (50, format!("{own}10").as_str()));
+    let few = compare::consulted(&past[57..], &a, &b);
+    assert_eq!((few.len(), few[0].as_str(), few[52].as_str()), (53, "other10", format!("{own}59").as_str()));
+    let mut old = past[57..60].to_vec();
+    old.iter_mut().for_each(|one| one.started = a.started - jiff::SignedDuration::from_hours(91 * 24));
+    assert!(compare::consulted(&old, &a, &b).is_empty());
+}
+
+/// Throughput is the same; the slowest 2 % take ten times as long.
+#[test]
+fn a_worse_tail_decides_when_it_is_asked_for() {
+    let study = on("'ext4'", "");
+    let with_tail = |slow_ns: u64| {
+        let mut run = run(&study, &[SLOW]);
+        for trial in &mut run.trials {
+            let outcome = trial.outcome.as_mut().unwrap();
+            let mut service = stats::Histogram::new();
+            let jitter = u64::from(trial.index);
+            service.record_n(10_000, 980_000);
+            service.record_n(slow_ns + 100 * jitter, 20_000);
+            outcome.ops[0].service = service;
+        }
+        run
+    };
+    let (fast, slow) = (with_tail(20_000), with_tail(200_000));
+    let by = |by: MetricName| {
+        let ground = ComparisonBasis { spread: Spread::NONE, known: MachineHistory::default(), anchor: None };
+        let compared = compare::compare(&fast, &slow, &ground, by, &Thresholds::default());
+        let verdicts: Vec<Verdict> =
+            compared.pairs[0].lines.iter().map(|line| line.finding.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Same, Verdict::Worse, Verdict::Worse]);
+        (compared.by, compared.conclusion)
+    };
+    assert_eq!(by(MetricName::Throughput), (MetricName::Throughput, Conclusion::NoWorse));
+    assert_eq!(by(MetricName::LatencyP99), (MetricName::LatencyP99, Conclusion::SomeWorse));
+    assert_eq!(by(MetricName::LatencyP999), (MetricName::LatencyP999, Conclusion::SomeWorse));
 }
 
 #[test]
@@ -255,7 +362,7 @@ fn stacks_of_a_run_are_compared_with_one_of_them() {
     let study = on("'ext4', 'xfs', 'btrfs'", "");
     let run = run(&study, &[SLOW, FAST, SLOW]);
     let candidates = |baseline: Option<&str>| -> Vec<(String, Verdict)> {
-        let compared = compare_stacks(&run, baseline, &Thresholds::default());
+        let compared = compare_stacks(&run, baseline, MetricName::Throughput, &Thresholds::default());
         compared.pairs.into_iter().map(|pair| (pair.candidate, pair.lines[0].finding.verdict)).collect()
     };
     let expect =

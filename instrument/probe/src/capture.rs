@@ -6,11 +6,11 @@ use host::mountinfo;
 use record::environment::{Environment, Target};
 
 use crate::root::Root;
-use crate::{device, machine, tools};
+use crate::{device, machine, speed, tools};
 
 /// What an environment is captured for. Everything is optional.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Subject<'a> {
+pub struct CaptureSubject<'a> {
     /// A directory on the target.
     pub path: Option<&'a Path>,
     /// The target's block device node, when the mount does not tell it.
@@ -24,9 +24,10 @@ pub struct Subject<'a> {
 }
 
 /// Captures the machine and the subject as they are now.
-pub fn capture(subject: &Subject<'_>) -> Environment {
+pub fn capture(subject: &CaptureSubject<'_>) -> Environment {
     let mut environment = capture_below(&Root::default(), subject);
     environment.tools = tools::versions(subject.programs);
+    environment.load.copied_bytes_per_second = Some(speed::copied_bytes_per_second());
     if let (Some(target), Some(path)) = (&mut environment.target, subject.path)
         && let Ok(space) = rustix::fs::statvfs(path)
     {
@@ -37,7 +38,7 @@ pub fn capture(subject: &Subject<'_>) -> Environment {
 }
 
 /// Captures what the files below `root` tell: all but program versions and free space.
-pub fn capture_below(root: &Root, subject: &Subject<'_>) -> Environment {
+pub fn capture_below(root: &Root, subject: &CaptureSubject<'_>) -> Environment {
     let mounts = mountinfo::parse(&root.text("/proc/self/mountinfo").unwrap_or_default());
     let path = subject.path.map(|path| root.resolve(path).unwrap_or_else(|| path.to_path_buf()));
     let mount = path.as_deref().and_then(|path| mountinfo::containing_path(&mounts, path));

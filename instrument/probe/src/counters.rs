@@ -1,8 +1,9 @@
 //! Counters of the kernel before and after a load: what the load cost beside its own operations.
 
 use serde::{Deserialize, Serialize};
+use stats::metric::{Metric, MetricScope, names};
 
-use crate::others::{self, Own};
+use crate::external_cpu::{self, Processes, TrialProcesses};
 use crate::root::Root;
 
 /// Events of /proc/vmstat that tell how hard the page cache worked.
@@ -30,8 +31,8 @@ pub struct Counters {
     pub machine_cpu_seconds: Option<f64>,
     /// CPU seconds that the hypervisor gave to others.
     pub stolen_cpu_seconds: Option<f64>,
-    /// CPU seconds of other processes, see [`crate::others`].
-    pub others_cpu_seconds: Option<f64>,
+    /// CPU time of all processes, of which others' growth is told, see [`crate::external_cpu`].
+    pub processes: Option<Processes>,
     /// Seconds in which some task waited for memory (/proc/pressure/memory, `some`).
     pub memory_pressure_seconds: Option<f64>,
     /// Of /proc/vmstat: (name of ours, value).
@@ -40,7 +41,7 @@ pub struct Counters {
     pub device: Option<DeviceCounters>,
     /// The lowest device below it, when that is another one.
     pub disk: Option<DeviceCounters>,
-    /// What others keep: see [`crate::beside`].
+    /// What others keep: see [`crate::fs_counters`].
     pub beside: Vec<(String, f64)>,
 }
 
@@ -78,34 +79,32 @@ pub struct DeviceCounters {
     pub flushes: Option<u64>,
 }
 
-/// A scalar with its unit.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Delta {
-    /// Name, e.g. `device_flushes`.
-    pub name: String,
-    /// Unit: `s`, `bytes` or `1`.
-    pub unit: &'static str,
-    /// By how much the counter grew.
-    pub value: f64,
-}
-
 impl Counters {
     /// Reads the counters now. `device` and `disk` are kernel names such as `loop3` and `vda`.
     pub fn sample(device: Option<&str>, disk: Option<&str>) -> Self {
-        let mut counters = Self::sample_below(&Root::default(), device, disk);
-        counters.others_cpu_seconds = others::cpu_seconds(&Root::default(), &Own::this());
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        counters.at_seconds = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9;
-        counters.process =
-            usage(libc::RUSAGE_SELF).zip(usage(libc::RUSAGE_CHILDREN)).map(|(own, children)| {
-                ProcessCounters {
-                    user_seconds: own.user_seconds + children.user_seconds,
-                    system_seconds: own.system_seconds + children.system_seconds,
-                    voluntary_switches: own.voluntary_switches + children.voluntary_switches,
-                    involuntary_switches: own.involuntary_switches + children.involuntary_switches,
-                }
-            });
-        counters
+        Self::sample_for(&TrialProcesses::of_this_process(), device, disk)
+    }
+
+    /// Reads the counters now; whoever is not among `own` counts as others.
+    pub fn sample_for(own: &TrialProcesses, device: Option<&str>, disk: Option<&str>) -> Self {
+        Counters {
+            processes: external_cpu::sample(&Root::default(), own),
+            process: Self::sample_process().process,
+            at_seconds: monotonic_seconds(),
+            ..Self::sample_below(&Root::default(), device, disk)
+        }
+    }
+
+    /// Reads what this process alone has used: for a part of a load whose machine is sampled outside.
+    pub fn sample_process() -> Self {
+        let own_and_children = usage(libc::RUSAGE_SELF).zip(usage(libc::RUSAGE_CHILDREN));
+        let process = own_and_children.map(|(own, children)| ProcessCounters {
+            user_seconds: own.user_seconds + children.user_seconds,
+            system_seconds: own.system_seconds + children.system_seconds,
+            voluntary_switches: own.voluntary_switches + children.voluntary_switches,
+            involuntary_switches: own.involuntary_switches + children.involuntary_switches,
+        });
+        Counters { at_seconds: monotonic_seconds(), process, ..Counters::default() }
     }
 
     /// Reads what the files below `root` tell: all but the clock, the process and the others.
@@ -123,7 +122,7 @@ impl Counters {
             process: None,
             machine_cpu_seconds,
             stolen_cpu_seconds,
-            others_cpu_seconds: None,
+            processes: None,
             memory_pressure_seconds: root.text("/proc/pressure/memory").and_then(|text| stalled(&text)),
             vm: VM_EVENTS.iter().filter_map(|(key, name)| Some((name.to_string(), vm_value(key)?))).collect(),
             device: device.and_then(|name| disk_line(&diskstats, name)),
@@ -139,65 +138,88 @@ impl Counters {
     }
 
     /// What grew from this sample to a later one; counters that one of the two lacks are left out.
-    pub fn until(&self, later: &Counters) -> Vec<Delta> {
-        let mut deltas = Vec::new();
-        let mut push = |name: &str, unit, value: f64| {
-            deltas.push(Delta { name: name.to_string(), unit, value: value.max(0.0) });
-        };
-        push("counted_seconds", "s", later.at_seconds - self.at_seconds);
+    pub fn growth_until(&self, later: &Counters) -> Vec<Metric> {
+        let mut metrics = vec![machine(names::COUNTED_SECONDS, "s", later.at_seconds - self.at_seconds)];
         if let (Some(a), Some(b)) = (&self.process, &later.process) {
-            push("cpu_user_seconds", "s", b.user_seconds - a.user_seconds);
-            push("cpu_system_seconds", "s", b.system_seconds - a.system_seconds);
-            push("voluntary_context_switches", "1", grown(a.voluntary_switches, b.voluntary_switches));
-            push("involuntary_context_switches", "1", grown(a.involuntary_switches, b.involuntary_switches));
+            metrics.extend(a.until(b));
         }
-        if let (Some(a), Some(b)) = (self.machine_cpu_seconds, later.machine_cpu_seconds) {
-            push("machine_cpu_seconds", "s", b - a);
+        let seconds: [(&str, SecondsOf); 3] = [
+            (names::MACHINE_CPU_SECONDS, |at| at.machine_cpu_seconds),
+            (names::STOLEN_CPU_SECONDS, |at| at.stolen_cpu_seconds),
+            (names::MEMORY_PRESSURE_SECONDS, |at| at.memory_pressure_seconds),
+        ];
+        for (name, of) in seconds {
+            metrics.extend(of(self).zip(of(later)).map(|(a, b)| machine(name, "s", b - a)));
         }
-        if let (Some(a), Some(b)) = (self.stolen_cpu_seconds, later.stolen_cpu_seconds) {
-            push("stolen_cpu_seconds", "s", b - a);
-        }
-        if let (Some(a), Some(b)) = (self.others_cpu_seconds, later.others_cpu_seconds) {
-            push("others_cpu_seconds", "s", b - a);
-        }
-        if let (Some(a), Some(b)) = (self.memory_pressure_seconds, later.memory_pressure_seconds) {
-            push("memory_pressure_seconds", "s", b - a);
-        }
+        let processes = self.processes.as_ref().zip(later.processes.as_ref());
+        let others = processes.map(|(a, b)| machine(names::OTHERS_CPU_SECONDS, "s", a.others_until(b)));
+        metrics.extend(others);
         for (name, before) in &self.vm {
-            if let Some((_, after)) = later.vm.iter().find(|(other, _)| other == name) {
-                push(name, "1", grown(*before, *after));
-            }
+            let after = later.vm.iter().find(|(other, _)| other == name);
+            metrics.extend(after.map(|(_, after)| machine(name, "1", grown(*before, *after))));
         }
         for (name, before) in &self.beside {
-            if let Some((_, after)) = later.beside.iter().find(|(other, _)| other == name) {
-                push(name, "1", after - before);
-            }
+            let after = later.beside.iter().find(|(other, _)| other == name);
+            metrics.extend(after.map(|(_, after)| machine(name, "1", after - before)));
         }
         for (prefix, before, after) in
             [("device", &self.device, &later.device), ("disk", &self.disk, &later.disk)]
         {
             if let (Some(a), Some(b)) = (before, after) {
-                a.until(b, prefix, &mut push);
+                metrics.extend(a.until(b, prefix));
             }
         }
-        deltas
+        metrics
+    }
+
+    /// What grew of the machine and its devices alone: for whoever samples outside of the processes of the load.
+    pub fn machine_until(&self, later: &Counters) -> Vec<Metric> {
+        let mut metrics = self.growth_until(later);
+        metrics.retain(|metric| metric.scope == MetricScope::Machine);
+        metrics
+    }
+}
+
+fn monotonic_seconds() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+/// A counter of seconds.
+type SecondsOf = fn(&Counters) -> Option<f64>;
+
+/// Growth of a counter of the machine; one that was reset has not grown.
+fn machine(name: &str, unit: &str, growth: f64) -> Metric {
+    Metric::machine(name, unit, growth.max(0.0))
+}
+
+impl ProcessCounters {
+    fn until(&self, later: &ProcessCounters) -> [Metric; 4] {
+        let process = |name: &str, unit: &str, growth: f64| Metric::process(name, unit, growth.max(0.0));
+        let switches = |name: &str, a: u64, b: u64| process(name, "1", grown(a, b));
+        [
+            process(names::CPU_USER_SECONDS, "s", later.user_seconds - self.user_seconds),
+            process(names::CPU_SYSTEM_SECONDS, "s", later.system_seconds - self.system_seconds),
+            switches("voluntary_context_switches", self.voluntary_switches, later.voluntary_switches),
+            switches("involuntary_context_switches", self.involuntary_switches, later.involuntary_switches),
+        ]
     }
 }
 
 impl DeviceCounters {
-    fn until(&self, later: &DeviceCounters, prefix: &str, push: &mut impl FnMut(&str, &'static str, f64)) {
-        let mut push = |name: &str, unit, value| push(&format!("{prefix}_{name}"), unit, value);
-        push("reads", "1", grown(self.reads, later.reads));
-        push("read_bytes", "bytes", grown(self.read_bytes, later.read_bytes));
-        push("writes", "1", grown(self.writes, later.writes));
-        push("written_bytes", "bytes", grown(self.written_bytes, later.written_bytes));
-        push("busy_seconds", "s", grown(self.busy_ms, later.busy_ms) / 1000.0);
-        if let (Some(a), Some(b)) = (self.discards, later.discards) {
-            push("discards", "1", grown(a, b));
-        }
-        if let (Some(a), Some(b)) = (self.flushes, later.flushes) {
-            push("flushes", "1", grown(a, b));
-        }
+    fn until(&self, later: &DeviceCounters, prefix: &str) -> Vec<Metric> {
+        let metric = |name: &str, unit: &str, growth: f64| machine(&format!("{prefix}_{name}"), unit, growth);
+        let mut metrics = vec![
+            metric("reads", "1", grown(self.reads, later.reads)),
+            metric("read_bytes", "bytes", grown(self.read_bytes, later.read_bytes)),
+            metric("writes", "1", grown(self.writes, later.writes)),
+            metric("written_bytes", "bytes", grown(self.written_bytes, later.written_bytes)),
+            metric("busy_seconds", "s", grown(self.busy_ms, later.busy_ms) / 1000.0),
+        ];
+        let discards = self.discards.zip(later.discards).map(|(a, b)| metric("discards", "1", grown(a, b)));
+        let flushes = self.flushes.zip(later.flushes).map(|(a, b)| metric("flushes", "1", grown(a, b)));
+        metrics.extend(discards.into_iter().chain(flushes));
+        metrics
     }
 }
 

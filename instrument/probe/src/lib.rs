@@ -3,9 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@capture`] | the machine and the target as they are now |
-//! | [`beside`] | counters that file systems and memory groups keep |
+//! | [`fs_counters`] | counters that file systems and memory groups keep |
 //! | [`counters`] | counters before and after a load |
-//! | [`others`] | CPU that other processes took |
+//! | [`external_cpu`] | CPU that other processes took |
 //! | [`speed`] | how fast the processor runs |
 //! | [`yardstick`] | a small load that is always the same |
 //! | [`mod@cache`] | what the page cache did for each file |
@@ -14,19 +14,19 @@
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
 //! | `machine`, `device`, `tools` | the sources, one each |
 
-pub mod beside;
 pub mod cache;
 pub mod capture;
 pub mod counters;
 mod device;
+pub mod external_cpu;
+pub mod fs_counters;
 pub mod fsync;
 pub mod fuse;
 mod machine;
-pub mod others;
 pub mod root;
 pub mod speed;
 mod tools;
 pub mod yardstick;
 
-pub use capture::{Subject, capture, capture_below};
+pub use capture::{CaptureSubject, capture, capture_below};
 pub use counters::Counters;

@@ -131,6 +131,7 @@ pub fn load(root: &Root) -> Load {
             .map(|((one, five), fifteen)| [one, five, fifteen]),
         runnable: words.get(3).and_then(|word| word.split('/').next()?.parse().ok()),
         available_bytes: kib_of(&root.text("/proc/meminfo").unwrap_or_default(), "MemAvailable"),
+        copied_bytes_per_second: None,
         cpu_pressure_percent: pressure("cpu"),
         io_pressure_percent: pressure("io"),
         memory_pressure_percent: pressure("memory"),

@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use probe::root::Root;
-use probe::{Counters, Subject, capture, capture_below};
+use probe::{CaptureSubject, Counters, capture, capture_below};
 use record::environment::{Device, Tool};
-use record::{Weight, diff};
+use record::{Importance, diff};
 
 struct Machine(tempfile::TempDir);
 
@@ -73,10 +73,10 @@ fn loop_machine() -> Machine {
 #[test]
 fn a_loop_device_is_followed_to_the_disk_below() {
     let machine = loop_machine();
-    let subject = Subject {
+    let subject = CaptureSubject {
         path: Some(Path::new("/t/bench")),
         mkfs: Some("mkfs.btrfs /dev/loop3"),
-        ..Subject::default()
+        ..CaptureSubject::default()
     };
     let environment = capture_below(&machine.root(), &subject);
     let target = environment.target.expect("a target");
@@ -105,7 +105,7 @@ fn a_loop_device_is_followed_to_the_disk_below() {
 
 #[test]
 fn the_machine_is_described() {
-    let environment = capture_below(&loop_machine().root(), &Subject::default());
+    let environment = capture_below(&loop_machine().root(), &CaptureSubject::default());
     assert_eq!(environment.kernel.command_line, ["mitigations=off", "isolcpus=1"]);
     assert_eq!(environment.kernel.distribution.as_deref(), Some("Debian 12"));
     assert_eq!(environment.cpu.model.as_deref(), Some("A CPU"));
@@ -123,8 +123,11 @@ fn the_machine_is_described() {
 #[test]
 fn an_empty_machine_gives_an_empty_environment() {
     let machine = Machine::new(&[]);
-    let subject =
-        Subject { path: Some(Path::new("/x")), device: Some(Path::new("/dev/sdz")), ..Subject::default() };
+    let subject = CaptureSubject {
+        path: Some(Path::new("/x")),
+        device: Some(Path::new("/dev/sdz")),
+        ..CaptureSubject::default()
+    };
     let environment = capture_below(&machine.root(), &subject);
     assert_eq!((environment.target, environment.devices), (None, vec![]));
     assert_eq!(environment.memory.total_bytes, None);
@@ -135,7 +138,7 @@ fn an_empty_machine_gives_an_empty_environment() {
 #[test]
 fn differences_are_weighed() {
     let machine = loop_machine();
-    let subject = Subject { path: Some(Path::new("/t")), ..Subject::default() };
+    let subject = CaptureSubject { path: Some(Path::new("/t")), ..CaptureSubject::default() };
     let left = capture_below(&machine.root(), &subject);
     assert_eq!(diff(&left, &left), []);
 
@@ -153,25 +156,25 @@ fn differences_are_weighed() {
     assert_eq!(
         found,
         [
-            expect("kernel.release", "6.18.1", "6.19.0", Weight::Fundamental),
-            expect("cpu.governor", "powersave", "", Weight::Setting),
-            expect("tools.mkfs.ext4", "", "1.47", Weight::Setting),
-            expect("devices.0.name", "loop3", "loop7", Weight::Incidental),
+            expect("kernel.release", "6.18.1", "6.19.0", Importance::Fundamental),
+            expect("cpu.governor", "powersave", "", Importance::Setting),
+            expect("tools.mkfs.ext4", "", "1.47", Importance::Setting),
+            expect("devices.0.name", "loop3", "loop7", Importance::Incidental),
         ]
     );
 }
 
 #[test]
 fn a_busy_machine_is_a_fundamental_difference() {
-    let left = capture_below(&loop_machine().root(), &Subject::default());
+    let left = capture_below(&loop_machine().root(), &CaptureSubject::default());
     let mut right = left.clone();
     right.load.average = Some([1.0, 0.4, 0.3]);
-    assert!(diff(&left, &right).iter().all(|d| d.weight == Weight::Incidental));
+    assert!(diff(&left, &right).iter().all(|d| d.weight == Importance::Incidental));
     right.load.average = Some([9.0, 0.4, 0.3]);
     let found = diff(&left, &right);
     assert_eq!(
         (found.len(), found[0].name.as_str(), found[0].weight),
-        (1, "load.average", Weight::Fundamental)
+        (1, "load.average", Importance::Fundamental)
     );
 }
 
@@ -192,7 +195,8 @@ fn counters_are_read_and_subtracted() {
     machine.write("/proc/stat", "cpu  200 0 200 900 50 0 0 10 0 0\n");
     machine.write("/proc/vmstat", "pgfault 1500\nnr_dirtied 40\n");
     let after = Counters::sample_below(&machine.root(), Some("loop3"), Some("sda"));
-    let deltas: Vec<(String, f64)> = before.until(&after).into_iter().map(|d| (d.name, d.value)).collect();
+    let deltas: Vec<(String, f64)> =
+        before.growth_until(&after).into_iter().map(|d| (d.name, d.value)).collect();
     let value = |name: &str| deltas.iter().find(|(other, _)| other == name).map(|(_, value)| *value);
     assert_eq!(value("device_flushes"), Some(5.0));
     assert_eq!(value("device_written_bytes"), Some(160.0 * 512.0));
@@ -208,11 +212,11 @@ fn counters_are_read_and_subtracted() {
 #[test]
 fn this_machine_can_be_captured() {
     let here = std::env::temp_dir();
-    let environment = capture(&Subject { path: Some(&here), ..Subject::default() });
+    let environment = capture(&CaptureSubject { path: Some(&here), ..CaptureSubject::default() });
     assert!(environment.kernel.release.is_some());
     assert!(environment.memory.total_bytes.is_some_and(|bytes| bytes > 1 << 20));
     assert!(environment.target.is_some_and(|target| target.fs_type.is_some() && target.size_bytes.is_some()));
     let before = Counters::sample(None, None);
-    let deltas = before.until(&Counters::sample(None, None));
+    let deltas = before.growth_until(&Counters::sample(None, None));
     assert!(deltas.iter().any(|delta| delta.name == "cpu_user_seconds"));
 }

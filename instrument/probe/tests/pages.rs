@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{fixture, text};
+use probe::fsync::event::TraceEvent;
 use probe::fsync::ftrace;
-use probe::fsync::moment::Moment;
 use proptest::prelude::*;
 use trace::EventFormat;
 use trace::event::{CpuPages, Decoded, decode};
@@ -31,7 +31,7 @@ fn pages() -> Vec<CpuPages> {
 fn binary_pages_tell_what_the_kernel_prints() {
     let Decoded { events, missed, unknown, damaged_pages } = decode(&layout(), &formats(), &pages());
     assert_eq!((missed, unknown, damaged_pages), (0, 0, 0));
-    let mut from_pages: Vec<Moment> = events.iter().filter_map(Moment::of).collect();
+    let mut from_pages: Vec<TraceEvent> = events.iter().filter_map(TraceEvent::of).collect();
     let from_text = ftrace::parse(&text("trace.txt"));
     assert_eq!(from_pages.len(), text("trace.txt").lines().count());
     assert_eq!(from_pages.len(), from_text.len());
@@ -66,7 +66,7 @@ proptest! {
             *page = page[..keep].into();
         }
         let decoded = decode(&layout(), &formats(), &cpus);
-        let moments: Vec<Moment> = decoded.events.iter().filter_map(Moment::of).collect();
+        let moments: Vec<TraceEvent> = decoded.events.iter().filter_map(TraceEvent::of).collect();
         common::explained(&moments, &common::on_loop("ext4", 0, 1));
     }
 }

@@ -4,35 +4,39 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use stats::between::{self, Answer, Basis};
-use stats::blocked::Trial;
-use stats::history::{self, Group, Prior, Spread, Summary};
-use stats::machine::{Known, gate};
+use stats::blocked::{TAIL_MIN, Trial, tail_samples};
+use stats::history::{self, AGE_MAX, Group, OWN_ENOUGH, Prior, RUNS_MAX, Spread, Summary};
+use stats::machine::{Conditions, MachineHistory, disturbed, gate, is_other};
 use stats::{Doubt, Finding, SampleError, Sense, Thresholds, Verdict};
 
 use crate::machine::{booted, conditions, cpu_taken_out};
 use crate::{blocks, exact};
 
-use crate::results::{Cell, MetricName, Run};
+use crate::results::{Cell, MetricName, Run, latencies};
 
-/// The metrics that are compared: the first decides, the others are shown.
-pub const METRICS: [MetricName; 2] = [MetricName::Throughput, MetricName::LatencyP99];
+/// The metrics that are compared; by which of them it is decided is the user's choice.
+pub const METRICS: [MetricName; 3] =
+    [MetricName::Throughput, MetricName::LatencyP99, MetricName::LatencyP999];
 
 /// A comparison of two runs, or of stacks within one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Compared {
+pub struct RunComparison {
     /// Pairs of cells in the order of the second run.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<CellPair>,
     /// Cells that have no partner, as labels: of the first run, and of the second one.
     pub unpaired: (Vec<String>, Vec<String>),
     /// What differs between the environments, the weightiest first. Incidental differences are left out.
     pub environment: Vec<crate::Difference>,
+    /// What the conclusion is by.
+    #[serde(default)]
+    pub by: MetricName,
     /// Conclusion over all pairs.
     pub conclusion: Conclusion,
 }
 
 /// Two cells side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
+pub struct CellPair {
     /// The workload with its parameters.
     pub load: String,
     /// Stack of the baseline.
@@ -40,12 +44,12 @@ pub struct Pair {
     /// Stack of the candidate.
     pub candidate: String,
     /// One line for each metric that both cells have.
-    pub lines: Vec<Line>,
+    pub lines: Vec<MetricComparison>,
 }
 
 /// One metric of two cells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct MetricComparison {
     /// The metric.
     pub metric: MetricName,
     /// Median of the baseline.
@@ -71,7 +75,7 @@ pub struct Line {
 
 /// What one cell of a run of the past yielded, by one metric.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Past {
+pub struct PastResult {
     /// The run.
     pub run: String,
     /// Hash of its study: runs of the same study are alike.
@@ -84,20 +88,67 @@ pub struct Past {
     pub values: Vec<f64>,
 }
 
-/// How much runs of this machine differ although nothing was changed, from its history without the two runs themselves.
+/// What runs of the past say of their machine, by their ids.
+pub type Machines = HashMap<String, Conditions>;
+
+/// The ids of the runs whose machine [`spread`] and [`machine_history`] ask for, the oldest first: the latest of the two studies, and where
+/// those are few the latest of others too.
+pub fn consulted(past: &[PastResult], a: &Run, b: &Run) -> Vec<String> {
+    let latest = |wanted: bool| {
+        let mut ids: Vec<&str> = Vec::new();
+        for one in unrelated_runs(past, a, b).rev().filter(|one| age_days(one, a, b) <= AGE_MAX) {
+            if is_own(one, a, b) == wanted && !ids.contains(&one.run.as_str()) {
+                ids.push(&one.run);
+            }
+            if ids.len() == RUNS_MAX {
+                break;
+            }
+        }
+        ids
+    };
+    let mut ids = latest(true);
+    if ids.len() < OWN_MANY {
+        ids.extend(latest(false));
+    }
+    ids.into_iter().rev().map(str::to_string).collect()
+}
+
+/// So many runs of the own studies, and other studies are not looked at: twice those that suffice, since some of them may have been
+/// disturbed.
+const OWN_MANY: usize = 2 * OWN_ENOUGH;
+
+/// The past without the two runs themselves.
+fn unrelated_runs<'p>(
+    past: &'p [PastResult],
+    a: &Run,
+    b: &Run,
+) -> impl DoubleEndedIterator<Item = &'p PastResult> {
+    past.iter().filter(move |one| one.run != a.id && one.run != b.id)
+}
+
+fn is_own(one: &PastResult, a: &Run, b: &Run) -> bool {
+    [&a.study_hash, &b.study_hash].contains(&&one.study_hash)
+}
+
+fn age_days(one: &PastResult, a: &Run, b: &Run) -> f64 {
+    (a.started.max(b.started).duration_since(one.started).as_secs_f64() / 86_400.0).max(0.0)
+}
+
+/// How much runs of this machine differ although nothing was changed, from its history without the two runs themselves: from those
+/// that `machines` knows, on the hardware and the kernel of the later run, and that nobody disturbed.
 /// What is supposed without history depends on whether the machine is a virtual one.
-pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
-    let now = a.started.max(b.started);
-    let others = past.iter().filter(|one| one.run != a.id && one.run != b.id);
+pub fn spread(past: &[PastResult], machines: &Machines, a: &Run, b: &Run) -> Spread {
+    let now = conditions(if b.started >= a.started { b } else { a });
     let mut places: HashMap<(&str, u32), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
-    for one in others {
+    for one in unrelated_runs(past, a, b) {
+        let Some(machine) = machines.get(&one.run).filter(|machine| !is_other(machine, &now)) else {
+            continue;
+        };
         let Ok(summary) = Summary::of_values(&one.values) else { continue };
-        let age_days = now.duration_since(one.started).as_secs_f64() / 86_400.0;
-        let run = history::Past { summary, age_days: age_days.max(0.0), flagged: false };
+        let run = history::PastRun { summary, age_days: age_days(one, a, b), flagged: disturbed(machine) };
         let place = *places.entry((one.study_hash.as_str(), one.cell)).or_insert_with(|| {
-            let own = [&a.study_hash, &b.study_hash].contains(&&one.study_hash);
-            groups.push(Group { own, runs: Vec::new() });
+            groups.push(Group { own: is_own(one, a, b), runs: Vec::new() });
             groups.len() - 1
         });
         groups[place].runs.push(run);
@@ -114,31 +165,43 @@ pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
 }
 
 /// What the history says of differences that need not matter: it spans boots where runs of one of the two studies, without the
-/// two themselves, began before the later of the two boots, and others after it.
-pub fn known(past: &[Past], a: &Run, b: &Run) -> Known {
+/// two themselves, began before the later of the two boots, and others after it. How much the yardstick varies is learned from
+/// the runs that `machines` knows, as in [`spread`].
+pub fn machine_history(past: &[PastResult], machines: &Machines, a: &Run, b: &Run) -> MachineHistory {
     let later = booted(a).max(booted(b));
-    let own = |one: &&Past| {
-        one.run != a.id && one.run != b.id && [&a.study_hash, &b.study_hash].contains(&&one.study_hash)
-    };
     let began = |before: bool| {
-        let is = |one: &Past| later.is_some_and(|boot| (one.started.as_second() < boot) == before);
-        past.iter().filter(own).any(is)
+        let is = |one: &PastResult| later.is_some_and(|boot| (one.started.as_second() < boot) == before);
+        unrelated_runs(past, a, b).filter(|one| is_own(one, a, b)).any(is)
     };
-    Known { other_boots: later.is_some() && began(true) && began(false), ..Known::default() }
+    let now = conditions(if b.started >= a.started { b } else { a });
+    let usable = |id: &&String| **id != a.id && **id != b.id;
+    let mut ids: Vec<&String> = machines.keys().filter(usable).collect();
+    ids.sort_unstable();
+    let like = ids.iter().map(|id| &machines[*id]).filter(|one| !is_other(one, &now) && !disturbed(one));
+    let yardsticks: Vec<f64> = like.filter_map(|one| one.yardstick).collect();
+    let yardstick_sd =
+        stats::Sample::new(&yardsticks).ok().filter(|sample| sample.len() >= FEWEST_YARDSTICKS);
+    MachineHistory {
+        other_boots: later.is_some() && began(true) && began(false),
+        yardstick_sd: yardstick_sd.map(|sample| sample.stddev()),
+    }
 }
+
+/// From so many runs the scatter of the yardstick is believed: of fewer, a standard deviation is off by a third and more.
+const FEWEST_YARDSTICKS: usize = 5;
 
 /// What two runs are compared by.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ground<'a> {
+pub struct ComparisonBasis<'a> {
     /// The machine's variance between runs.
     pub spread: Spread,
     /// Differences of the machine that need not matter.
-    pub known: Known,
+    pub known: MachineHistory,
     /// The stack that both runs hold and that was not changed: the others are compared by their ratio to it.
     pub anchor: Option<&'a str>,
 }
 
-/// Conclusion over all pairs, by throughput.
+/// Conclusion over all pairs, by [`RunComparison::by`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
@@ -167,7 +230,13 @@ impl Conclusion {
 /// parameters suffice, so that `ext4` may be compared with `ext4,data=journal`.
 /// Two runs of the same thing differ although nothing was changed: the interval holds the machine's own variance between
 /// runs, or is that of the ratio to an anchor.
-pub fn compare(baseline: &Run, candidate: &Run, ground: &Ground<'_>, thresholds: &Thresholds) -> Compared {
+pub fn compare(
+    baseline: &Run,
+    candidate: &Run,
+    ground: &ComparisonBasis<'_>,
+    by: MetricName,
+    thresholds: &Thresholds,
+) -> RunComparison {
     let any_stack = baseline.stacks().len() == 1 && candidate.stacks().len() == 1;
     let partner = |cell: &Cell, cells: &[Cell]| {
         let same = |other: &&Cell| same_load(other, cell) && (any_stack || other.stack == cell.stack);
@@ -186,8 +255,9 @@ pub fn compare(baseline: &Run, candidate: &Run, ground: &Ground<'_>, thresholds:
     }
     let lonely = baseline.cells.iter().filter(|cell| partner(cell, &candidate.cells).is_none());
     without.0.extend(lonely.map(label));
-    Compared {
-        conclusion: conclude(&pairs),
+    RunComparison {
+        conclusion: conclude(&pairs, by),
+        by,
         pairs,
         unpaired: without,
         environment: environment_differences(baseline, candidate),
@@ -195,7 +265,12 @@ pub fn compare(baseline: &Run, candidate: &Run, ground: &Ground<'_>, thresholds:
 }
 
 /// Compares every other stack of a run with one of its stacks (the first when none is named), load by load.
-pub fn compare_stacks(run: &Run, baseline: Option<&str>, thresholds: &Thresholds) -> Compared {
+pub fn compare_stacks(
+    run: &Run,
+    baseline: Option<&str>,
+    by: MetricName,
+    thresholds: &Thresholds,
+) -> RunComparison {
     let baseline = baseline.or_else(|| run.stacks().first().copied()).unwrap_or_default().to_string();
     let mut pairs = Vec::new();
     let mut alone = Vec::new();
@@ -205,11 +280,12 @@ pub fn compare_stacks(run: &Run, baseline: Option<&str>, thresholds: &Thresholds
             None => alone.push(cell.label()),
         }
     }
-    Compared { conclusion: conclude(&pairs), pairs, unpaired: (Vec::new(), alone), environment: Vec::new() }
+    let (conclusion, unpaired) = (conclude(&pairs, by), (Vec::new(), alone));
+    RunComparison { conclusion, by, pairs, unpaired, environment: Vec::new() }
 }
 
-/// Compares stacks of a run two by two, load by load. Each pair is a baseline and a candidate, by their labels.
-pub fn compare_pairs(run: &Run, stacks: &[(String, String)], thresholds: &Thresholds) -> Compared {
+/// Compares stacks of a run two by two, load by load, by throughput. Each pair is a baseline and a candidate, by their labels.
+pub fn compare_pairs(run: &Run, stacks: &[(String, String)], thresholds: &Thresholds) -> RunComparison {
     let mut pairs = Vec::new();
     for (baseline, candidate) in stacks {
         for cell in run.cells.iter().filter(|cell| cell.stack == *candidate) {
@@ -217,7 +293,9 @@ pub fn compare_pairs(run: &Run, stacks: &[(String, String)], thresholds: &Thresh
             pairs.extend(partner.and_then(|other| within_run(run, other.id, cell.id, thresholds)));
         }
     }
-    Compared { conclusion: conclude(&pairs), pairs, unpaired: Default::default(), environment: Vec::new() }
+    let by = MetricName::Throughput;
+    let (conclusion, unpaired) = (conclude(&pairs, by), Default::default());
+    RunComparison { conclusion, by, pairs, unpaired, environment: Vec::new() }
 }
 
 /// What differs between the environments of two runs: of their first trials that have one. (Later load
@@ -231,7 +309,7 @@ pub fn environment_differences(a: &Run, b: &Run) -> Vec<crate::Difference> {
     };
     let (Some(left), Some(right)) = (first(a), first(b)) else { return Vec::new() };
     let mut differences = crate::diff(&left, &right);
-    differences.retain(|difference| difference.weight > crate::Weight::Incidental);
+    differences.retain(|difference| difference.weight > crate::Importance::Incidental);
     differences
 }
 
@@ -252,17 +330,29 @@ fn same_load(a: &Cell, b: &Cell) -> bool {
 }
 
 /// Two cells of one run, within its blocks.
-fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> Option<Pair> {
-    let line = |metric: MetricName| -> Result<Line, SampleError> {
+fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> Option<CellPair> {
+    let line = |metric: MetricName| -> Result<MetricComparison, SampleError> {
         let trials = |cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let (a, b) = (trials(cell_a), trials(cell_b));
         let finding = match exact::finding((run, cell_a, &a), (run, cell_b, &b), sense(metric)) {
             Some(finding) => finding,
-            None => stats::blocked::compare(&a, &b, sense(metric), thresholds)?,
+            None => {
+                let found = stats::blocked::compare(&a, &b, sense(metric), thresholds)?;
+                with_tails(found, metric, [(run, cell_a), (run, cell_b)])
+            }
         };
         let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
         let [baseline, candidate] = medians(&a, &b)?;
-        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, of_cpu_left, differed })
+        Ok(MetricComparison {
+            metric,
+            baseline,
+            candidate,
+            finding,
+            basis,
+            machine_half_width,
+            of_cpu_left,
+            differed,
+        })
     };
     pair(run.cell(cell_a)?, run.cell(cell_b)?, line)
 }
@@ -271,11 +361,11 @@ fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> O
 fn between_runs(
     (a, cell_a): (&Run, u32),
     (b, cell_b): (&Run, u32),
-    ground: &Ground<'_>,
+    ground: &ComparisonBasis<'_>,
     thresholds: &Thresholds,
-) -> Option<Pair> {
+) -> Option<CellPair> {
     let differed = gate(&conditions(a), &conditions(b), &ground.known);
-    let line = |metric: MetricName| -> Result<Line, SampleError> {
+    let line = |metric: MetricName| -> Result<MetricComparison, SampleError> {
         let trials = |run: &Run, cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let of = |run: &Run, cell: u32, own: &[Trial]| -> Result<between::Run, SampleError> {
             let anchor = anchor(run, cell, ground).map(|id| trials(run, id));
@@ -286,7 +376,7 @@ fn between_runs(
         let [baseline, candidate] = medians(&of_a, &of_b)?;
         if let Some(finding) = exact::finding((a, cell_a, &of_a), (b, cell_b, &of_b), sense(metric)) {
             let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
-            return Ok(Line {
+            return Ok(MetricComparison {
                 metric,
                 baseline,
                 candidate,
@@ -298,15 +388,16 @@ fn between_runs(
             });
         }
         let (mut before, mut after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
-        let taken_out =
-            (metric == METRICS[0]).then(|| cpu_taken_out((a, cell_a), (b, cell_b), metric)).flatten();
+        let taken_out = (metric == MetricName::Throughput)
+            .then(|| cpu_taken_out((a, cell_a), (b, cell_b), metric))
+            .flatten();
         let plain = (before.plain.mean, after.plain.mean);
         if let Some([a, b]) = taken_out {
             (before.plain, after.plain) = (Summary::of_values(&a)?, Summary::of_values(&b)?);
         }
         let found =
             between::compare(&before, &after, &ground.spread, differed.clone(), sense(metric), thresholds);
-        let mut finding = found.finding;
+        let mut finding = with_tails(found.finding, metric, [(a, cell_a), (b, cell_b)]);
         if matches!(found.answer(), Answer::MachineDiffered(_)) {
             finding.verdict = Verdict::CannotTell { why: Doubt::OtherMachine };
         }
@@ -317,9 +408,33 @@ fn between_runs(
         };
         let differed = found.differed.iter().map(ToString::to_string).collect();
         let (basis, machine_half_width) = (Some(found.basis), found.machine_half_width);
-        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, of_cpu_left, differed })
+        Ok(MetricComparison {
+            metric,
+            baseline,
+            candidate,
+            finding,
+            basis,
+            machine_half_width,
+            of_cpu_left,
+            differed,
+        })
     };
     pair(a.cell(cell_a)?, b.cell(cell_b)?, line)
+}
+
+/// No verdict by a quantile beyond which too few operations of some trial lie.
+fn with_tails(finding: Finding, metric: MetricName, cells: [(&Run, u32); 2]) -> Finding {
+    let Some(quantile) = metric.quantile() else { return finding };
+    let done =
+        cells.iter().flat_map(|(run, cell)| run.trials_of(*cell)).filter(|trial| trial.status.is_done());
+    let samples = done.filter_map(|trial| Some(latencies(trial.outcome.as_ref()?).count()));
+    match samples.map(|samples| tail_samples(quantile, samples)).min() {
+        Some(have) if have < TAIL_MIN => {
+            let verdict = Verdict::CannotTell { why: Doubt::ShortTail { have, need: TAIL_MIN } };
+            Finding { verdict, ..finding }
+        }
+        _ => finding,
+    }
 }
 
 fn medians(a: &[Trial], b: &[Trial]) -> Result<[f64; 2], SampleError> {
@@ -328,14 +443,18 @@ fn medians(a: &[Trial], b: &[Trial]) -> Result<[f64; 2], SampleError> {
 }
 
 /// The cell on the anchor with the load of another cell; none for the anchor itself.
-fn anchor(run: &Run, cell: u32, ground: &Ground<'_>) -> Option<u32> {
+fn anchor(run: &Run, cell: u32, ground: &ComparisonBasis<'_>) -> Option<u32> {
     let (cell, stack) = (run.cell(cell)?, ground.anchor?);
     let is = |other: &&Cell| other.stack == stack && same_load(other, cell) && other.id != cell.id;
     run.cells.iter().find(is).map(|other| other.id)
 }
 
-fn pair(left: &Cell, right: &Cell, line: impl Fn(MetricName) -> Result<Line, SampleError>) -> Option<Pair> {
-    Some(Pair {
+fn pair(
+    left: &Cell,
+    right: &Cell,
+    line: impl Fn(MetricName) -> Result<MetricComparison, SampleError>,
+) -> Option<CellPair> {
+    Some(CellPair {
         load: right.load_label(),
         baseline: left.stack.clone(),
         candidate: right.stack.clone(),
@@ -344,10 +463,9 @@ fn pair(left: &Cell, right: &Cell, line: impl Fn(MetricName) -> Result<Line, Sam
     })
 }
 
-fn conclude(pairs: &[Pair]) -> Conclusion {
-    let verdict = |pair: &Pair| {
-        pair.lines.iter().find(|line| line.metric == METRICS[0]).map(|line| line.finding.verdict)
-    };
+fn conclude(pairs: &[CellPair], by: MetricName) -> Conclusion {
+    let verdict =
+        |pair: &CellPair| pair.lines.iter().find(|line| line.metric == by).map(|line| line.finding.verdict);
     let verdicts: Vec<Option<Verdict>> = pairs.iter().map(verdict).collect();
     if verdicts.contains(&Some(Verdict::Worse)) {
         Conclusion::SomeWorse

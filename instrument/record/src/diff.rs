@@ -7,7 +7,7 @@ use crate::Environment;
 
 /// One setting, by its path, e.g. `cpu.governor`, `devices.0.scheduler`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
+pub struct Setting {
     /// Its path; the last part carries the unit.
     pub name: String,
     /// Its value as text.
@@ -24,13 +24,13 @@ pub struct Difference {
     /// Its value in the second.
     pub right: Option<String>,
     /// How much it matters.
-    pub weight: Weight,
+    pub weight: Importance,
 }
 
 /// How much a difference matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub enum Importance {
     /// Differs in every trial (free memory, number of a loop device); shown only on request.
     Incidental,
     /// A setting that may explain a different result.
@@ -41,7 +41,7 @@ pub enum Weight {
 
 impl Environment {
     /// Every known setting, in order of definition. Unknown ones are left out.
-    pub fn facts(&self) -> Vec<Fact> {
+    pub fn facts(&self) -> Vec<Setting> {
         let mut facts = Vec::new();
         // A struct of plain fields always serialises.
         flatten("", &serde_json::to_value(self).unwrap_or(Value::Null), &mut facts);
@@ -52,7 +52,7 @@ impl Environment {
 /// What differs between two environments, the weightiest first.
 pub fn diff(left: &Environment, right: &Environment) -> Vec<Difference> {
     let (left_facts, right_facts) = (left.facts(), right.facts());
-    let value_in = |facts: &[Fact], name: &str| {
+    let value_in = |facts: &[Setting], name: &str| {
         facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone())
     };
     let mut names: Vec<&String> = left_facts.iter().map(|fact| &fact.name).collect();
@@ -69,7 +69,7 @@ pub fn diff(left: &Environment, right: &Environment) -> Vec<Difference> {
         .collect();
     for name in busier(left, right) {
         let marked = differences.iter_mut().find(|difference| difference.name == name);
-        marked.into_iter().for_each(|difference| difference.weight = Weight::Fundamental);
+        marked.into_iter().for_each(|difference| difference.weight = Importance::Fundamental);
     }
     differences.sort_by_key(|difference| std::cmp::Reverse(difference.weight));
     differences
@@ -94,22 +94,22 @@ fn busier(left: &Environment, right: &Environment) -> Vec<&'static str> {
     signs
 }
 
-fn weight_of(name: &str) -> Weight {
+fn weight_of(name: &str) -> Importance {
     let last = name.rsplit('.').next().unwrap_or(name);
     match name.split('.').next().unwrap_or(name) {
-        "load" => Weight::Incidental,
-        "target" if matches!(last, "source" | "free_bytes") => Weight::Incidental,
-        "devices" if last == "name" => Weight::Incidental,
+        "load" => Importance::Incidental,
+        "target" if matches!(last, "source" | "free_bytes") => Importance::Incidental,
+        "devices" if last == "name" => Importance::Incidental,
         // counted back from a clock that is set now and then; the boot's id says the same
-        "kernel" if last == "booted" => Weight::Incidental,
-        "kernel" => Weight::Fundamental,
-        "cpu" if matches!(last, "model" | "cores_online" | "virtualisation") => Weight::Fundamental,
-        "memory" if last == "total_bytes" => Weight::Fundamental,
-        _ => Weight::Setting,
+        "kernel" if last == "booted" => Importance::Incidental,
+        "kernel" => Importance::Fundamental,
+        "cpu" if matches!(last, "model" | "cores_online" | "virtualisation") => Importance::Fundamental,
+        "memory" if last == "total_bytes" => Importance::Fundamental,
+        _ => Importance::Setting,
     }
 }
 
-fn flatten(path: &str, value: &Value, facts: &mut Vec<Fact>) {
+fn flatten(path: &str, value: &Value, facts: &mut Vec<Setting>) {
     let below = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
     match value {
         Value::Null => {}
@@ -119,7 +119,7 @@ fn flatten(path: &str, value: &Value, facts: &mut Vec<Fact>) {
             if let (Some(Value::String(name)), Some(Value::String(version)), 2) =
                 (fields.get("name"), fields.get("version"), fields.len())
             {
-                facts.push(Fact { name: format!("tools.{name}"), value: version.clone() });
+                facts.push(Setting { name: format!("tools.{name}"), value: version.clone() });
                 return;
             }
             fields.iter().for_each(|(name, value)| flatten(&below(name), value, facts));
@@ -129,9 +129,9 @@ fn flatten(path: &str, value: &Value, facts: &mut Vec<Fact>) {
         }
         Value::Array(items) => {
             let words: Vec<String> = items.iter().map(plain).collect();
-            facts.push(Fact { name: path.to_string(), value: words.join(" ") });
+            facts.push(Setting { name: path.to_string(), value: words.join(" ") });
         }
-        single => facts.push(Fact { name: path.to_string(), value: plain(single) }),
+        single => facts.push(Setting { name: path.to_string(), value: plain(single) }),
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::embedded::STUDIES;
 use crate::plan;
 use crate::results::Run;
-use crate::study::{Scene, Study};
+use crate::study::{Study, StudyVariant};
 
 /// What followed the name of a load under rows that no claim is about.
 const OTHER_ROWS: &str = " (other rows)";
@@ -18,15 +18,15 @@ pub(crate) fn evaluated(run: &Run) -> Option<(Study, Run)> {
     let memory = stored.study.memory?;
     let stack = stored.stacks.first()?.label();
     let device = stack.split_once('@').map_or(stack.as_str(), |(_, device)| device);
-    let of = |device: &str, text: &crate::embedded::Embedded| {
+    let of = |device: &str, text: &crate::embedded::EmbeddedStudy| {
         let set = vec![("memory".to_string(), memory.0.to_string())];
-        let scene = Scene {
+        let scene = StudyVariant {
             scale: Some(scale.to_string()),
             device: Some(device.to_string()),
             ram_bytes: memory.0,
             cores: 1,
             set,
-            ..Scene::default()
+            ..StudyVariant::default()
         };
         text.study(&scene).ok().filter(|study| study.study.title == run.title)
     };

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::files::text;
-use crate::study::{Scene, Study, StudyError};
+use crate::study::{Study, StudyError, StudyVariant};
 
 /// A study that is embedded.
 #[derive(Debug, Clone, Copy)]
-pub struct Embedded {
+pub struct EmbeddedStudy {
     /// Its word for `loadline reproduce`.
     pub name: &'static str,
     /// Its text.
@@ -15,17 +15,17 @@ pub struct Embedded {
 }
 
 /// Every embedded study.
-pub const STUDIES: [Embedded; 5] = [
-    Embedded { name: "betrfs", text: include_str!("../../../studies/betrfs.toml") },
-    Embedded { name: "crossprefetch", text: include_str!("../../../studies/crossprefetch.toml") },
-    Embedded { name: "hotos11", text: include_str!("../../../studies/hotos11.toml") },
-    Embedded { name: "opimq", text: include_str!("../../../studies/opimq.toml") },
-    Embedded { name: "swissknife", text: include_str!("../../../studies/swissknife.toml") },
+pub const STUDIES: [EmbeddedStudy; 5] = [
+    EmbeddedStudy { name: "betrfs", text: include_str!("../../../studies/betrfs.toml") },
+    EmbeddedStudy { name: "crossprefetch", text: include_str!("../../../studies/crossprefetch.toml") },
+    EmbeddedStudy { name: "hotos11", text: include_str!("../../../studies/hotos11.toml") },
+    EmbeddedStudy { name: "opimq", text: include_str!("../../../studies/opimq.toml") },
+    EmbeddedStudy { name: "swissknife", text: include_str!("../../../studies/swissknife.toml") },
 ];
 
-impl Embedded {
+impl EmbeddedStudy {
     /// The study of this name.
-    pub fn named(name: &str) -> Option<Embedded> {
+    pub fn named(name: &str) -> Option<EmbeddedStudy> {
         STUDIES.into_iter().find(|study| study.name == name)
     }
 
@@ -40,7 +40,7 @@ impl Embedded {
     ///
     /// # Errors
     /// A scale that does not exist, values that do not fit.
-    pub fn study(self, scene: &Scene) -> Result<Study, StudyError> {
+    pub fn study(self, scene: &StudyVariant) -> Result<Study, StudyError> {
         let file = format!("{}.toml", self.name);
         let read = |name: &str| {
             let text = text(Path::new(name)).map(str::to_string);
@@ -60,7 +60,7 @@ mod tests {
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
             for entry in std::fs::read_dir(root.join(folder)).unwrap() {
                 let path = Path::new(folder).join(entry.unwrap().file_name());
-                let study = path.file_stem().and_then(|stem| Embedded::named(stem.to_str()?));
+                let study = path.file_stem().and_then(|stem| EmbeddedStudy::named(stem.to_str()?));
                 assert!(study.is_some() || text(&path).is_some(), "{}: not in FILES", path.display());
             }
         }

@@ -213,6 +213,9 @@ pub struct Load {
     pub runnable: Option<u64>,
     /// Available memory in bytes.
     pub available_bytes: Option<u64>,
+    /// Bytes a second that all processors copied in memory when the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copied_bytes_per_second: Option<u64>,
     /// Share of the last 10 s in which some task waited for a processor, in percent (PSI; off in many
     /// kernels).
     pub cpu_pressure_percent: Option<f64>,

@@ -185,7 +185,7 @@ impl Sums {
 
 /// The operation of a thread within which `at_ns` lies, or that is nearest to it as far as clocks may be apart. The
 /// operations are in order of time and do not overlap.
-fn within(operations: &[Operation], at_ns: u64) -> Option<&Operation> {
+fn operation_at(operations: &[Operation], at_ns: u64) -> Option<&Operation> {
     let next = operations.partition_point(|operation| operation.start_ns <= at_ns);
     let before = next.checked_sub(1).and_then(|at| operations.get(at));
     let after = operations.get(next);
@@ -205,7 +205,7 @@ pub fn account(requests: &[Request], threads: &HashMap<u32, Vec<Operation>>, flo
     let mut shares: Vec<Sums> = flowops.iter().map(|_| Sums::default()).collect();
     for request in requests {
         kinds.add(request);
-        let operation = threads.get(&request.tid).and_then(|own| within(own, request.sent_ns));
+        let operation = threads.get(&request.tid).and_then(|own| operation_at(own, request.sent_ns));
         match operation.and_then(|operation| shares.get_mut(operation.flowop)) {
             Some(share) => share.add(request),
             None => others.add(request),
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn clocks_may_be_a_little_apart() {
         let own = [operation(0, 1000, 1100), operation(1, 1200, 1300)];
-        let at = |us: u64| within(&own, us * 1000).map(|operation| operation.flowop);
+        let at = |us: u64| operation_at(&own, us * 1000).map(|operation| operation.flowop);
         assert_eq!(at(940), None);
         assert_eq!(at(960), Some(0));
         assert_eq!(at(1050), Some(0));
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(at(1170), Some(1));
         assert_eq!(at(1345), Some(1));
         assert_eq!(at(1400), None);
-        assert!(within(&[], 5).is_none());
+        assert!(operation_at(&[], 5).is_none());
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use stats::blocked::Trial;
 use stats::compleat::{Compleat, Grade, grade, shares_of_best};
-use stats::shares::{Standing, compleat};
+use stats::shares::{StackResult, compleat};
 use stats::{Effect, Outcome, Sample, Thresholds};
 
 use crate::blocks;
 use crate::plan;
 use crate::results::{Cell, MetricName, Run, Status};
-use crate::study::evaluation::{Against, Better, Evaluation, PublishedColumn};
+use crate::study::evaluation::{Better, Evaluation, PublishedColumn, TableBaseline};
 use crate::study::{Column, Load, Published, Row, Study, Table};
 
 /// What a run says about every row and column of its study.
@@ -17,14 +17,14 @@ pub struct Grid {
     /// The study, with all its rows and columns.
     pub study: Study,
     /// `places[row][column]`, by position in the study.
-    places: Vec<Vec<Place>>,
+    places: Vec<Vec<GridCell>>,
     /// Columns that the run measures.
     measured: Vec<bool>,
 }
 
 /// One row in one column.
 #[derive(Debug, Clone, Default)]
-pub struct Place {
+pub struct GridCell {
     /// A value for each trial that is done, by trial index.
     pub values: Vec<f64>,
     /// The same with their blocks.
@@ -36,12 +36,12 @@ pub struct Place {
     /// Share of the best row of the same run, 0 to 1.
     pub share: Option<f64>,
     /// Why there is no value.
-    pub absent: Option<Absent>,
+    pub absent: Option<AbsentReason>,
 }
 
 /// Why a place has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Absent {
+pub enum AbsentReason {
     /// It has not run.
     NotRun,
     /// It cannot run here.
@@ -55,43 +55,43 @@ pub enum Absent {
     Failed(String),
 }
 
-impl Absent {
+impl AbsentReason {
     /// A word in place of a value.
     pub fn word(&self) -> &'static str {
         match self {
-            Absent::NotRun => "-",
-            Absent::Unavailable { .. } => "n/a",
-            Absent::Failed(_) => "failed",
+            AbsentReason::NotRun => "-",
+            AbsentReason::Unavailable { .. } => "n/a",
+            AbsentReason::Failed(_) => "failed",
         }
     }
 
     /// Why the cell has no value: what came of its latest trial.
-    pub fn of(run: &Run, cell: u32) -> Absent {
+    pub fn of(run: &Run, cell: u32) -> AbsentReason {
         match run.trials_of(cell).last().map(|trial| &trial.status) {
             Some(Status::Unavailable { reason, remedy }) => {
-                Absent::Unavailable { reason: reason.clone(), remedy: remedy.clone() }
+                AbsentReason::Unavailable { reason: reason.clone(), remedy: remedy.clone() }
             }
-            Some(Status::Failed { message }) => Absent::Failed(message.clone()),
+            Some(Status::Failed { message }) => AbsentReason::Failed(message.clone()),
             Some(Status::TimedOut { after_seconds }) => {
-                Absent::Failed(format!("it took longer than {after_seconds} s"))
+                AbsentReason::Failed(format!("it took longer than {after_seconds} s"))
             }
-            Some(Status::Done) => Absent::Failed("it measured nothing".into()),
-            Some(Status::Interrupted) | None => Absent::NotRun,
+            Some(Status::Done) => AbsentReason::Failed("it measured nothing".into()),
+            Some(Status::Interrupted) | None => AbsentReason::NotRun,
         }
     }
 
     /// A sentence; `None` for what has not run.
     pub fn why(&self) -> Option<String> {
         match self {
-            Absent::NotRun => None,
-            Absent::Unavailable { reason, remedy } if remedy.is_empty() => Some(reason.clone()),
-            Absent::Unavailable { reason, remedy } => Some(format!("{reason}; {remedy}")),
-            Absent::Failed(message) => Some(message.clone()),
+            AbsentReason::NotRun => None,
+            AbsentReason::Unavailable { reason, remedy } if remedy.is_empty() => Some(reason.clone()),
+            AbsentReason::Unavailable { reason, remedy } => Some(format!("{reason}; {remedy}")),
+            AbsentReason::Failed(message) => Some(message.clone()),
         }
     }
 }
 
-impl Place {
+impl GridCell {
     /// The median of its values.
     pub fn median(&self) -> Option<f64> {
         median(&self.values)
@@ -137,13 +137,14 @@ impl Grid {
         let place = |row: &Row, at: usize| {
             if measured[at] { place(run, &study, row, &study.columns[at]) } else { not_run() }
         };
-        let mut places: Vec<Vec<Place>> = study
+        let mut places: Vec<Vec<GridCell>> = study
             .rows
             .iter()
             .map(|row| (0..study.columns.len()).map(|at| place(row, at)).collect())
             .collect();
         for (at, column) in study.columns.iter().enumerate() {
-            let medians: Vec<Option<f64>> = places.iter().map(|row: &Vec<Place>| row[at].median()).collect();
+            let medians: Vec<Option<f64>> =
+                places.iter().map(|row: &Vec<GridCell>| row[at].median()).collect();
             for (row, share) in shares_of_best(&medians, column.better.sense()).into_iter().enumerate() {
                 places[row][at].share = share;
             }
@@ -160,13 +161,13 @@ impl Grid {
     ///
     /// # Panics
     /// Outside the grid.
-    pub fn at(&self, row: usize, column: usize) -> &Place {
+    pub fn cell(&self, row: usize, column: usize) -> &GridCell {
         &self.places[row][column]
     }
 
     /// The place of a row and a column by their words.
-    pub fn place(&self, row: &str, column: &str) -> Option<&Place> {
-        Some(self.at(self.row(row)?, self.column(column)?))
+    pub fn place(&self, row: &str, column: &str) -> Option<&GridCell> {
+        Some(self.cell(self.row(row)?, self.column(column)?))
     }
 
     /// Position of a row by its word.
@@ -181,7 +182,8 @@ impl Grid {
 
     /// Rows that were run, in whole or in part.
     pub fn run_rows(&self) -> Vec<usize> {
-        let ran = |row: &usize| self.places[*row].iter().any(|place| place.absent != Some(Absent::NotRun));
+        let ran =
+            |row: &usize| self.places[*row].iter().any(|place| place.absent != Some(AbsentReason::NotRun));
         (0..self.study.rows.len()).filter(ran).collect()
     }
 
@@ -220,7 +222,7 @@ impl Grid {
     /// How many times a row's figure is that of the base row; by the second figure of the table if `second`.
     pub fn gain(&self, row: usize, column: usize, second: bool) -> Option<f64> {
         let of = |row: usize| {
-            let place = self.at(row, column);
+            let place = self.cell(row, column);
             if second { place.second_median() } else { place.median() }
         };
         let base = self.row(self.study.evaluation.as_ref()?.base.as_deref()?)?;
@@ -239,28 +241,32 @@ impl Grid {
     /// Effects of a row against every other row in a column, above 0 being better; rows without a result are left out.
     /// None when the row itself has none.
     pub fn effects(&self, row: usize, column: usize) -> Vec<Effect> {
-        let (own, sense) = (self.at(row, column), self.study.columns[column].better.sense());
+        let (own, sense) = (self.cell(row, column), self.study.columns[column].better.sense());
         let others = (0..self.study.rows.len()).filter(|other| *other != row);
-        let with = others.map(|other| self.at(other, column)).filter(|place| !place.trials.is_empty());
+        let with = others.map(|other| self.cell(other, column)).filter(|place| !place.trials.is_empty());
         with.filter_map(|other| blocks::gain(&other.trials, &own.trials, sense).ok()).collect()
+    }
+
+    /// How near a row comes to every other row, in each column that counts for it.
+    pub fn row_results(&self, row: usize) -> Vec<StackResult> {
+        let its =
+            self.counted().filter(|at| self.study.rows[row].is_of_table(&self.study.columns[*at].table));
+        its.map(|at| StackResult::against(&self.effects(row, at))).collect()
     }
 
     /// Whether a row is compleat on all columns that count; what was not run, or too seldom, leaves it open.
     pub fn compleat(&self, row: usize) -> Compleat {
-        let its =
-            self.counted().filter(|at| self.study.rows[row].is_of_table(&self.study.columns[*at].table));
-        let standings: Vec<Standing> = its.map(|at| Standing::against(&self.effects(row, at))).collect();
-        compleat(&standings, Thresholds::default().alpha)
+        compleat(&self.row_results(row), Thresholds::default().alpha)
     }
 
     /// Whether some table compares with the best row, so that rows can be compleat.
     pub fn grades(&self) -> bool {
-        self.tables().any(|table| table.against == Against::Best && !table.aside)
+        self.tables().any(|table| table.against == TableBaseline::Best && !table.aside)
     }
 
     /// The best row of a column.
     pub fn best(&self, column: usize) -> Option<usize> {
-        (0..self.study.rows.len()).find(|row| self.at(*row, column).share == Some(1.0))
+        (0..self.study.rows.len()).find(|row| self.cell(*row, column).share == Some(1.0))
     }
 
     /// What was published of a column.
@@ -290,10 +296,10 @@ impl Grid {
 
     /// How far a place is off what was published, as a share of that; where values may be compared
     /// ([`Evaluation::within`]).
-    pub fn off(&self, row: usize, column: usize) -> Option<f64> {
+    pub fn distance_from_published(&self, row: usize, column: usize) -> Option<f64> {
         self.study.evaluation.as_ref()?.within?;
         let published = self.published_value(row, column).filter(|value| *value != 0.0)?;
-        Some(self.at(row, column).median()? / published - 1.0)
+        Some(self.cell(row, column).median()? / published - 1.0)
     }
 
     /// Places that failed or cannot run: those of one reason together, rows that have nothing else by their titles.
@@ -307,10 +313,10 @@ impl Grid {
             let title = self.study.rows[row].title();
             let measured: Vec<usize> =
                 (0..self.measured.len()).filter(|at| self.measured[*at] && self.counts(*at)).collect();
-            let empty = measured.iter().all(|at| self.at(row, *at).median().is_none());
+            let empty = measured.iter().all(|at| self.cell(row, *at).median().is_none());
             let reasons: Vec<(usize, String)> = measured
                 .iter()
-                .filter_map(|at| Some((*at, self.at(row, *at).absent.as_ref()?.why()?)))
+                .filter_map(|at| Some((*at, self.cell(row, *at).absent.as_ref()?.why()?)))
                 .collect();
             match reasons.first() {
                 Some((_, why)) if empty && reasons.iter().all(|(_, other)| other == why) => {
@@ -342,8 +348,8 @@ fn shortened(names: &[String]) -> String {
     }
 }
 
-fn not_run() -> Place {
-    Place { absent: Some(Absent::NotRun), ..Place::default() }
+fn not_run() -> GridCell {
+    GridCell { absent: Some(AbsentReason::NotRun), ..GridCell::default() }
 }
 
 /// Whether a study runs what a column needs.
@@ -356,7 +362,7 @@ fn measures(study: &Study, column: &Column) -> bool {
     sections.is_none_or(|sections| sections.split_whitespace().any(|section| section == column.section()))
 }
 
-fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> Place {
+fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> GridCell {
     let is = |cell: &&Cell| cell.workload == column.load && plan::is_of_row(cell, row);
     let runs = !row.skip && row.is_of_table(&column.table);
     let Some(cell) = run.cells.iter().find(is).filter(|_| runs) else { return not_run() };
@@ -367,9 +373,9 @@ fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> Place {
     let second = second.map(|second| format!("{}{}", column.id, second.metric));
     let second =
         second.map_or(Vec::new(), |name| blocks::of_cell(run, cell.id, |outcome| metric(outcome, &name)));
-    let place = Place { values: blocks::values(&trials), trials, second, outcomes, ..Place::default() };
-    let absent = place.median().is_none().then(|| Absent::of(run, cell.id));
-    Place { absent, ..place }
+    let place = GridCell { values: blocks::values(&trials), trials, second, outcomes, ..GridCell::default() };
+    let absent = place.median().is_none().then(|| AbsentReason::of(run, cell.id));
+    GridCell { absent, ..place }
 }
 
 /// A column's value in what a trial measured.

@@ -1,14 +1,15 @@
 //! Judges the claims of a study against what was measured: by ratio, never by absolute time. Claims about the rows of an
 //! evaluation are in `gains`.
 
+mod evidence;
 mod gains;
 
-use stats::Thresholds;
 use stats::effect::FEWEST;
-use stats::judge::judge as find;
+use stats::many::{intersection_union, partial_conjunction};
+use stats::{Effect, Thresholds};
 
+use self::evidence::{Evidence, PendingClaim, judge_together};
 use crate::blocks;
-use crate::compare::sense;
 use crate::grid::Grid;
 use crate::plan;
 use crate::results::{Answer, Cell, Judgement, MetricName, Run};
@@ -18,26 +19,38 @@ use crate::study::{Claim, Selector, Study, StudyError};
 /// Tolerance of `expect` when a claim gives none.
 const TOLERANCE: f64 = 0.2;
 
-/// Judges every claim of the run's study, in the study's order.
+/// Judges every claim of the run's study, in the study's order, and all together: those that are called reproduced are a family, and
+/// those that are not are another ([`stats::many::benjamini_hochberg`]). So a claim alone is wrongly called either way in at most `alpha` of
+/// cases, and of all that are called so at most that share is wrong on average.
 ///
 /// # Errors
 /// The stored study cannot be read.
 pub fn claims(run: &Run, thresholds: &Thresholds) -> Result<Vec<Judgement>, StudyError> {
-    if let Some(grid) = Grid::of(run) {
-        let claims: Vec<Claim> = grid.study.claims.iter().map(|claim| claim.as_ref().clone()).collect();
-        return Ok(claims.iter().flat_map(|claim| judge(run, Some(&grid), claim, thresholds)).collect());
-    }
-    let study = Study::from_stored(&run.study)?;
-    Ok(study.claims.iter().flat_map(|claim| judge(run, None, claim.as_ref(), thresholds)).collect())
+    let open: Vec<PendingClaim> = match Grid::of(run) {
+        Some(grid) => grid
+            .study
+            .claims
+            .iter()
+            .flat_map(|claim| open(run, Some(&grid), claim.as_ref(), thresholds))
+            .collect(),
+        None => {
+            let study = Study::from_stored(&run.study)?;
+            study.claims.iter().flat_map(|claim| open(run, None, claim.as_ref(), thresholds)).collect()
+        }
+    };
+    Ok(judge_together(open, thresholds.alpha))
 }
 
-fn judge(run: &Run, grid: Option<&Grid>, claim: &Claim, thresholds: &Thresholds) -> Vec<Judgement> {
+fn open(run: &Run, grid: Option<&Grid>, claim: &Claim, thresholds: &Thresholds) -> Vec<PendingClaim> {
     match (&claim.rule, grid) {
         (Rule::Ratio(rule), _) => vec![ratio(run, claim, rule, thresholds)],
-        (_, Some(grid)) => gains::judge(grid, claim, thresholds),
-        (_, None) => vec![Judgement {
-            reason: "the study has no rows and columns".into(),
-            ..Judgement::open(claim.text.clone().unwrap_or_default(), claim.source.clone())
+        (_, Some(grid)) => gains::open(grid, claim, thresholds),
+        (_, None) => vec![PendingClaim {
+            judgement: Judgement {
+                reason: "the study has no rows and columns".into(),
+                ..Judgement::open(claim.text.clone().unwrap_or_default(), claim.source.clone())
+            },
+            evidence: None,
         }],
     }
 }
@@ -69,58 +82,69 @@ fn range_of(claim: &RatioRule) -> Range {
     }
 }
 
-fn ratio(run: &Run, claim: &Claim, rule: &RatioRule, thresholds: &Thresholds) -> Judgement {
+fn ratio(run: &Run, claim: &Claim, rule: &RatioRule, thresholds: &Thresholds) -> PendingClaim {
     let text = claim.text.clone().unwrap_or_else(|| describe(run, rule));
     let blank = Judgement::open(text, claim.source.clone());
+    let unknown = |reason: String, blank: Judgement| PendingClaim {
+        judgement: Judgement { reason, ..blank },
+        evidence: None,
+    };
     let (Some(of), Some(to)) = (only(run, &rule.ratio.of), only(run, &rule.ratio.to)) else {
-        return Judgement { reason: "the claim does not choose two cells of this run".into(), ..blank };
+        return unknown("the claim does not choose two cells of this run".into(), blank);
     };
     let trials = |cell: &Cell| blocks::of_cell(run, cell.id, |outcome| rule.metric.of(outcome));
     for cell in [of, to] {
         if trials(cell).is_empty() {
-            return Judgement {
-                reason: format!("{} has no result{}", cell.label(), why_none(run, cell)),
-                ..blank
-            };
+            return unknown(
+                format!("{} has no result{}", cell.label(), missing_value_reason(run, cell)),
+                blank,
+            );
         }
     }
     let effect = match stats::blocked::effect(&trials(to), &trials(of)) {
         Ok(effect) => effect,
-        Err(error) => return Judgement { reason: error.to_string(), ..blank },
+        Err(error) => return unknown(error.to_string(), blank),
     };
-    let found = find(&effect, sense(rule.metric), thresholds);
-    let (value, interval) = (found.ratio, found.interval);
-    let (answer, reason) = match found.n {
-        have if have < FEWEST => {
-            (Answer::CannotTell, format!("{have} trials; {FEWEST} on each side are needed"))
-        }
-        _ => within(&range_of(rule), value, interval.low, interval.high),
-    };
-    Judgement {
+    // what lies beyond either end has a chance of alpha
+    let interval = effect.interval(1.0 - 2.0 * thresholds.alpha);
+    let (value, low, high) = (effect.estimate().exp(), interval.low.exp(), interval.high.exp());
+    let n = effect.n();
+    if n < FEWEST {
+        let reason = format!("{n} trials; {FEWEST} on each side are needed");
+        return unknown(reason, Judgement { measured: Some(value), ..blank });
+    }
+    let range = range_of(rule);
+    let judgement = Judgement {
         measured: Some(value),
-        interval: (interval.reached() && found.n >= FEWEST).then_some((interval.low, interval.high)),
-        answer,
-        reason,
+        interval: interval.reached().then_some((low, high)),
+        reason: range.compared(value, low, high),
         ..blank
-    }
-}
-
-/// Reproduced when the whole interval is allowed, not when none of it is.
-fn within(range: &Range, value: f64, low: f64, high: f64) -> (Answer, String) {
-    let shown = format!("{value:.3} ({low:.3} to {high:.3})");
-    if range.low <= low && high <= range.high {
-        (Answer::Reproduced, format!("{shown} is within {}", range.shown()))
-    } else if high < range.low || range.high < low {
-        (Answer::NotReproduced, format!("{shown} is outside of {}", range.shown()))
-    } else {
-        (
-            Answer::CannotTell,
-            format!("{shown} is partly within {}: more trials would narrow it", range.shown()),
-        )
-    }
+    };
+    PendingClaim { judgement, evidence: Some(range.evidence(&effect)) }
 }
 
 impl Range {
+    /// Reproduced when it lies within both ends, not when it is shown to lie outside of one.
+    fn evidence(&self, effect: &Effect) -> Evidence {
+        let ends = [
+            (self.low > 0.0).then(|| (effect.p_above(self.low.ln()), effect.p_below(self.low.ln()))),
+            self.high.is_finite().then(|| (effect.p_below(self.high.ln()), effect.p_above(self.high.ln()))),
+        ];
+        let (holds, fails): (Vec<f64>, Vec<f64>) = ends.into_iter().flatten().unzip();
+        Evidence { holds: intersection_union(&holds), fails: partial_conjunction(&fails, 1) }
+    }
+
+    fn compared(&self, value: f64, low: f64, high: f64) -> String {
+        let shown = format!("{value:.3} ({low:.3} to {high:.3})");
+        if self.low <= low && high <= self.high {
+            format!("{shown} is within {}", self.shown())
+        } else if high < self.low || self.high < low {
+            format!("{shown} is outside of {}", self.shown())
+        } else {
+            format!("{shown} is partly within {}: more trials would narrow it", self.shown())
+        }
+    }
+
     fn shown(&self) -> String {
         match (self.low > 0.0, self.high.is_finite()) {
             (true, true) => format!("{:.3} to {:.3}", self.low, self.high),
@@ -138,7 +162,7 @@ fn only<'a>(run: &'a Run, selector: &Selector) -> Option<&'a Cell> {
 }
 
 /// Why a cell has no result, from its last trial.
-fn why_none(run: &Run, cell: &Cell) -> String {
+fn missing_value_reason(run: &Run, cell: &Cell) -> String {
     use crate::results::Status;
     match run.trials_of(cell.id).last().map(|trial| &trial.status) {
         None => ": it has not run".into(),
@@ -157,6 +181,7 @@ fn describe(run: &Run, claim: &RatioRule) -> String {
         MetricName::Bandwidth => "bandwidth",
         MetricName::LatencyP50 => "median latency",
         MetricName::LatencyP99 => "99th percentile of latency",
+        MetricName::LatencyP999 => "99.9th percentile of latency",
         MetricName::LatencyMean => "mean latency",
         MetricName::Seconds => "time",
     };

@@ -12,6 +12,7 @@
 //! | [`fsync`], [`cache`], [`fuse`] | where fsyncs spent their time; what the page cache did; what FUSE requests cost |
 //! | [`blocks`] | the trials of a cell as statistics take them |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
+//! | [`corrections`] | figures of stored runs that were wrong |
 //! | [`grid`] | rows x columns of a published evaluation |
 //! | [`regime`] | what of the original's regime the loads of an evaluation reached |
 //! | [`sweep`] | offered rates step by step: the rate of a step, when it ends, load curves |
@@ -28,6 +29,7 @@
 pub mod blocks;
 pub mod cache;
 pub mod compare;
+pub mod corrections;
 pub mod deal;
 pub mod diff;
 mod earlier;
@@ -40,7 +42,7 @@ pub mod fsync;
 pub mod fuse;
 pub mod grid;
 pub mod judge;
-mod machine;
+pub mod machine;
 pub mod paired;
 mod period;
 pub mod plan;
@@ -52,7 +54,7 @@ pub mod sweep;
 pub mod trend;
 pub mod turns;
 
-pub use diff::{Difference, Fact, Weight, diff};
+pub use diff::{Difference, Importance, Setting, diff};
 pub use environment::Environment;
 pub use results::{Cell, Command, Parameter, Run, Status, Trial};
 pub use study::Study;

@@ -1,6 +1,7 @@
 //! What a run says of its machine, and what of its result the machine explains.
 
 use stats::machine::Conditions;
+use stats::metric::names;
 use stats::{Outcome, covariate};
 
 use crate::results::{MetricName, Run};
@@ -26,16 +27,17 @@ pub fn conditions(run: &Run) -> Conditions {
     let limited = Study::from_stored(&run.study).is_ok_and(|study| study.study.memory.is_some());
     Conditions {
         cores: cpu.cores_online.map(f64::from),
-        others: rate("others_cpu_seconds"),
-        steal: rate("stolen_cpu_seconds"),
-        yardstick: median(&|outcome| value(outcome, "yardstick_per_second").filter(|speed| *speed > 0.0))
-            .map(f64::ln),
+        others: rate(names::OTHERS_CPU_SECONDS),
+        steal: rate(names::STOLEN_CPU_SECONDS),
+        yardstick: median(&|outcome| {
+            value(outcome, names::YARDSTICK_PER_SECOND).filter(|speed| *speed > 0.0)
+        })
+        .map(f64::ln),
         boot: environment.kernel.boot.clone(),
-        additions: median(&|outcome| value(outcome, "additions_per_second")),
-        memory_pressure: (!limited).then(|| rate("memory_pressure_seconds")).flatten(),
+        additions: median(&|outcome| value(outcome, names::ADDITIONS_PER_SECOND)),
+        memory_pressure: (!limited).then(|| rate(names::MEMORY_PRESSURE_SECONDS)).flatten(),
         kernel: environment.kernel.release.clone(),
         hardware: (!hardware.is_empty()).then(|| hardware.join(", ")),
-        ..Conditions::default()
     }
 }
 
@@ -75,9 +77,9 @@ fn trials((run, cell): (&Run, u32), metric: MetricName) -> Option<Vec<Measured>>
     let cores = f64::from(environment.cpu.cores_online?);
     let done = run.trials_of(cell).filter(|trial| trial.status.is_done());
     let of = |outcome: &Outcome| {
-        let others = rate(outcome, "others_cpu_seconds")?;
-        let steal = rate(outcome, "stolen_cpu_seconds").unwrap_or(0.0);
-        let used = rate(outcome, "cpu_user_seconds")? + rate(outcome, "cpu_system_seconds")?;
+        let others = rate(outcome, names::OTHERS_CPU_SECONDS)?;
+        let steal = rate(outcome, names::STOLEN_CPU_SECONDS).unwrap_or(0.0);
+        let used = rate(outcome, names::CPU_USER_SECONDS)? + rate(outcome, names::CPU_SYSTEM_SECONDS)?;
         let left = covariate::cpu_left(cores, others, steal)?;
         Some(Measured { value: metric.of(outcome)?, left, used, cores })
     };
@@ -91,6 +93,6 @@ fn value(outcome: &Outcome, name: &str) -> Option<f64> {
 
 /// What a counter of seconds grew by in each counted second.
 fn rate(outcome: &Outcome, name: &str) -> Option<f64> {
-    let seconds = value(outcome, "counted_seconds").filter(|seconds| *seconds > 0.0)?;
+    let seconds = value(outcome, names::COUNTED_SECONDS).filter(|seconds| *seconds > 0.0)?;
     Some(value(outcome, name)? / seconds)
 }

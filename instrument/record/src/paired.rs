@@ -55,12 +55,12 @@ pub struct Run {
     /// CPU time of it and its children, user and system.
     pub cpu_seconds: [f64; 2],
     /// What it printed and how it ended.
-    pub said: Said,
+    pub said: RunOutput,
 }
 
 /// What a run printed on standard output, and how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Said {
+pub struct RunOutput {
     /// Exit code, as a shell gives it.
     pub code: i32,
     /// Length of standard output.
@@ -71,7 +71,7 @@ pub struct Said {
 
 /// What came of a program in turns.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Compared {
+pub struct ProgramComparison {
     /// All pairs.
     pub rounds: Vec<Pair<Run>>,
     /// Of their wall times, s.
@@ -88,25 +88,25 @@ pub struct Compared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// Every run printed the same and ended with the same code.
-    Same(Said),
+    Same(RunOutput),
     /// Exit codes are the same; what is printed varies in the baseline, too.
     Varies,
     /// The candidate prints something else, or ends with another code.
-    Differs(Pair<Said>),
+    Differs(Pair<RunOutput>),
 }
 
-impl Compared {
+impl ProgramComparison {
     /// Whether both print the same: of standard output and the exit code of all runs.
     pub fn output(&self) -> Output {
-        let all = |run: fn(&Pair<Run>) -> &Run| -> BTreeSet<Said> {
+        let all = |run: fn(&Pair<Run>) -> &Run| -> BTreeSet<RunOutput> {
             self.rounds.iter().map(|pair| run(pair).said).collect()
         };
         let (baseline, candidate) = (all(|pair| &pair.baseline), all(|pair| &pair.candidate));
-        let codes = |all: &BTreeSet<Said>| all.iter().map(|said| said.code).collect::<BTreeSet<i32>>();
+        let codes = |all: &BTreeSet<RunOutput>| all.iter().map(|said| said.code).collect::<BTreeSet<i32>>();
         if baseline.len() > 1 && codes(&candidate).is_subset(&codes(&baseline)) {
             return Output::Varies;
         }
-        let first = baseline.first().copied().unwrap_or(Said { code: 0, bytes: 0, hash: 0 });
+        let first = baseline.first().copied().unwrap_or(RunOutput { code: 0, bytes: 0, hash: 0 });
         match candidate.difference(&baseline).next() {
             Some(&candidate) => Output::Differs(Pair { baseline: first, candidate }),
             None => Output::Same(first),
@@ -123,14 +123,14 @@ mod tests {
         let run = |code: i32, hash: u64| Run {
             wall_seconds: 1.0,
             cpu_seconds: [0.0; 2],
-            said: Said { code, bytes: 1, hash },
+            said: RunOutput { code, bytes: 1, hash },
         };
         let output = |pairs: &[(Run, Run)]| {
             let rounds: Vec<_> =
                 pairs.iter().map(|&(baseline, candidate)| Pair { baseline, candidate }).collect();
             let walls = vec![Pair { baseline: 1.0, candidate: 1.0 }; rounds.len()];
             let (wall, verdict) = stats::harmless::gain(&walls).unwrap();
-            Compared { rounds, wall, verdict, errors: None, interrupted: false }.output()
+            ProgramComparison { rounds, wall, verdict, errors: None, interrupted: false }.output()
         };
         let differs = |a: Run, b: Run| Output::Differs(Pair { baseline: a.said, candidate: b.said });
         let (a, b, fails) = (run(0, 1), run(0, 2), run(1, 1));

@@ -9,7 +9,7 @@ const PERIODS_MAX: usize = 10_000;
 /// What a trial's script asked to be told beside the result.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Extras {
+pub struct ScriptExtras {
     /// `enable lathist`: Filebench's power-of-two latency counters belong to the reports.
     pub latency_counters: bool,
     /// `psrun`: the periodic reports, in order.
@@ -84,10 +84,10 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl Extras {
+impl ScriptExtras {
     /// Nothing was asked for.
     pub fn is_empty(&self) -> bool {
-        *self == Extras::default()
+        *self == ScriptExtras::default()
     }
 
     /// Keeps a periodic report.
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn reports_beyond_the_limit_are_counted() {
-        let mut extras = Extras::default();
+        let mut extras = ScriptExtras::default();
         assert!(extras.is_empty());
         for second in 0..PERIODS_MAX + 3 {
             extras.keep(Period { at_seconds: second as f64, seconds: 1.0, ops: vec![] });

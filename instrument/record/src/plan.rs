@@ -10,8 +10,8 @@ use spec::StackSpec;
 
 use crate::results::{Cell, Parameter, Published, Trial};
 use crate::study::counts::CONTAINERS;
-use crate::study::offered::{Level, OFFERED};
-use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
+use crate::study::offered::{OFFERED, OfferedRate};
+use crate::study::turns::{InterleavedDesign, TRIALS_OF_BLOCK};
 use crate::study::{self, Order, Row, Selector, Study, Workload};
 
 /// One planned trial.
@@ -49,7 +49,7 @@ pub fn cells(study: &Study) -> Vec<Cell> {
 }
 
 /// A and B: the first two stacks, or twice the only one.
-fn in_turns(study: &Study, turns: &Turns) -> Vec<Cell> {
+fn in_turns(study: &Study, turns: &InterleavedDesign) -> Vec<Cell> {
     let (Some(workload), Some(last)) = (study.workloads.first(), study.stacks.len().checked_sub(1)) else {
         return Vec::new();
     };
@@ -197,7 +197,7 @@ fn downwards(cells: &[Cell], groups: &mut [Vec<u32>]) {
     groups.reverse();
     let has_rate = |group: &Vec<u32>| {
         let first = group.first().and_then(|id| cells.get(*id as usize));
-        first.is_some_and(|cell| crate::sweep::level_of(cell) != Some(Level::Max))
+        first.is_some_and(|cell| crate::sweep::level_of(cell) != Some(OfferedRate::Max))
     };
     groups.sort_by_key(has_rate);
 }

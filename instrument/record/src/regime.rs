@@ -1,11 +1,11 @@
 //! What of the original's regime the loads of an evaluation reached, by counters within their timers.
 
-use crate::grid::{Grid, Place};
+use crate::grid::{Grid, GridCell};
 use crate::study::{Load, Regime};
 
 /// A part of the regime in a column.
 #[derive(Debug, Clone)]
-pub struct Standing<'a> {
+pub struct RegimeStatus<'a> {
     /// Which.
     pub regime: &'a Regime,
     /// Position of the column.
@@ -14,16 +14,16 @@ pub struct Standing<'a> {
     pub rows: Vec<(usize, Option<f64>)>,
 }
 
-impl Standing<'_> {
+impl RegimeStatus<'_> {
     /// Rows that have the counter, and whether they reached it in every trial.
-    pub fn told(&self) -> impl Iterator<Item = (usize, f64, bool)> {
+    pub fn reached(&self) -> impl Iterator<Item = (usize, f64, bool)> {
         let above = self.regime.above;
         self.rows.iter().filter_map(move |(row, least)| least.map(|least| (*row, least, least > above)))
     }
 }
 
 /// All parts of the regime in the columns that the run measures, in the study's order of columns.
-pub fn standings(grid: &Grid) -> Vec<Standing<'_>> {
+pub fn regime_statuses(grid: &Grid) -> Vec<RegimeStatus<'_>> {
     let mut all = Vec::new();
     for column in (0..grid.study.columns.len()).filter(|at| grid.is_measured(*at)) {
         let id = &grid.study.columns[column].id;
@@ -34,11 +34,11 @@ pub fn standings(grid: &Grid) -> Vec<Standing<'_>> {
                 .run_rows()
                 .into_iter()
                 .filter(asked)
-                .filter(|row| !grid.at(*row, column).values.is_empty())
-                .map(|row| (row, least(grid.at(row, column), &name(grid, column, &regime.counter))))
+                .filter(|row| !grid.cell(*row, column).values.is_empty())
+                .map(|row| (row, least(grid.cell(row, column), &name(grid, column, &regime.counter))))
                 .collect();
             if !rows.is_empty() {
-                all.push(Standing { regime, column, rows });
+                all.push(RegimeStatus { regime, column, rows });
             }
         }
     }
@@ -56,7 +56,7 @@ pub fn name(grid: &Grid, column: usize, counter: &str) -> String {
 }
 
 /// The least of a place's trials.
-fn least(place: &Place, name: &str) -> Option<f64> {
+fn least(place: &GridCell, name: &str) -> Option<f64> {
     let of =
         |outcome: &stats::Outcome| outcome.metrics.iter().find(|metric| metric.name == name).map(|m| m.value);
     place.outcomes.iter().filter_map(of).min_by(f64::total_cmp)

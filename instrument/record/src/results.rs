@@ -7,12 +7,13 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::shard::{Part, Shard};
+use crate::shard::{Shard, ShardOrigin};
 
-pub use crate::period::{Extras, Period, PeriodOp, RankPart};
+pub use crate::period::{Period, PeriodOp, RankPart, ScriptExtras};
 
-/// Version of the serialised form of these types.
-pub const VERSION: u32 = 1;
+/// Version of the serialised form of these types, and of what their figures mean: 2 is measured with the corrections of
+/// [`crate::corrections`].
+pub const VERSION: u32 = 2;
 
 /// One execution of a study (whole, or the part that has run so far).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ pub struct Run {
     pub shard: Option<Shard>,
     /// Of a run that was merged: the shards that it was made of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<ShardOrigin>,
     /// The points of the study, in the order in which the study names them.
     pub cells: Vec<Cell>,
     /// What others published for cells of this study.
@@ -82,6 +83,8 @@ pub enum MetricName {
     LatencyP50,
     /// 99th percentile of the service time of the I/O operations, in nanoseconds.
     LatencyP99,
+    /// 99.9th percentile of the service time of the I/O operations, in nanoseconds.
+    LatencyP999,
     /// Mean service time of the I/O operations, in nanoseconds.
     LatencyMean,
     /// Wall seconds of what ends by itself.
@@ -96,6 +99,7 @@ impl MetricName {
             "bandwidth" => MetricName::Bandwidth,
             "latency_p50" => MetricName::LatencyP50,
             "latency_p99" => MetricName::LatencyP99,
+            "latency_p999" => MetricName::LatencyP999,
             "latency_mean" => MetricName::LatencyMean,
             "seconds" => MetricName::Seconds,
             _ => return None,
@@ -112,8 +116,21 @@ impl MetricName {
         match self {
             MetricName::Throughput => "ops/s",
             MetricName::Bandwidth => "bytes/s",
-            MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => "ns",
+            MetricName::LatencyP50
+            | MetricName::LatencyP99
+            | MetricName::LatencyP999
+            | MetricName::LatencyMean => "ns",
             MetricName::Seconds => "s",
+        }
+    }
+
+    /// Which quantile of the latencies it is, 0..=1; `None`: it is none.
+    pub fn quantile(self) -> Option<f64> {
+        match self {
+            MetricName::LatencyP50 => Some(0.5),
+            MetricName::LatencyP99 => Some(0.99),
+            MetricName::LatencyP999 => Some(0.999),
+            _ => None,
         }
     }
 
@@ -122,19 +139,24 @@ impl MetricName {
         if outcome.measured_seconds <= 0.0 {
             return None;
         }
-        let mut service = stats::histogram::Histogram::default();
-        if !self.higher_is_better() {
-            outcome.io().for_each(|op| service.merge(&op.service));
-        }
+        let service = if self.higher_is_better() { stats::Histogram::new() } else { latencies(outcome) };
         match self {
             MetricName::Throughput => Some(outcome.io_ops_per_second()),
             MetricName::Bandwidth => Some(outcome.io_bytes() as f64 / outcome.measured_seconds),
-            MetricName::LatencyP50 => service.quantile(0.5).map(|ns| ns as f64),
-            MetricName::LatencyP99 => service.quantile(0.99).map(|ns| ns as f64),
+            MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyP999 => {
+                service.quantile(self.quantile()?).map(|ns| ns as f64)
+            }
             MetricName::LatencyMean => service.mean(),
             MetricName::Seconds => Some(outcome.measured_seconds),
         }
     }
+}
+
+/// Service times of all I/O operations.
+pub(crate) fn latencies(outcome: &stats::outcome::Outcome) -> stats::Histogram {
+    let mut service = stats::Histogram::new();
+    outcome.io().for_each(|op| service.merge(&op.service));
+    service
 }
 
 /// What became of one claim of a study (computed by `judge`, not stored).
@@ -146,7 +168,7 @@ pub struct Judgement {
     pub source: Option<String>,
     /// The measured ratio: median of the one over median of the other.
     pub measured: Option<f64>,
-    /// Interval of the measured ratio at 95 %.
+    /// Interval of the measured ratio: 5 % lie beyond each end.
     pub interval: Option<(f64, f64)>,
     /// The answer.
     pub answer: Answer,
@@ -226,8 +248,8 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsync: Option<crate::fsync::FsyncSplit>,
     /// What its script asked to be told beside the result.
-    #[serde(default, skip_serializing_if = "Extras::is_empty")]
-    pub extras: Extras,
+    #[serde(default, skip_serializing_if = "ScriptExtras::is_empty")]
+    pub extras: ScriptExtras,
     /// Final values of the variables of its load, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<Parameter>,

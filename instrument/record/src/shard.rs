@@ -20,7 +20,7 @@ pub struct Shard {
 
 /// What shards a merged run was made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct ShardOrigin {
     /// The run's id in its own store.
     pub id: String,
     /// Which shard it was.

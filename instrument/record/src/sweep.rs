@@ -4,12 +4,12 @@
 //! is the saturation, of which the other cells offer shares in an open loop. Everything is worked out from the stored trials.
 
 use serde::Serialize;
-use stats::knee::{self, Held, Kept, Knee};
+use stats::knee::{self, HighestRate, Knee, StepOutcome};
 use stats::outcome::{OpOutcome, Outcome};
 use stats::{Estimate, Histogram};
 
 use crate::results::{Cell, Parameter, Run, Trial};
-use crate::study::offered::{Level, OFFERED};
+use crate::study::offered::{OFFERED, OfferedRate};
 
 /// The metric of a trial that says how much was offered, in operations a second.
 pub const OFFERED_RATE: &str = "offered_rate";
@@ -32,18 +32,18 @@ pub struct Curve {
     /// The points by rising rate.
     pub points: Vec<Point>,
     /// Where the achieved rate leaves the offered one.
-    pub knee: Option<Found>,
+    pub knee: Option<IntervalEstimate>,
     /// Mean achieved rate of the steps that failed.
-    pub plateau: Option<Found>,
+    pub plateau: Option<IntervalEstimate>,
     /// The highest rate whose 99th percentile holds the limit, when one was given.
-    pub held: Option<Held>,
+    pub held: Option<HighestRate>,
     /// How trials without a result ended, each once.
     pub faults: Vec<String>,
 }
 
 /// An estimate with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Found {
+pub struct IntervalEstimate {
     /// The estimate, operations a second.
     pub value: f64,
     /// Lower end.
@@ -62,7 +62,7 @@ pub struct Point {
     /// Operations a second that were done.
     pub achieved: f64,
     /// Whether the system kept up.
-    pub kept: Kept,
+    pub kept: StepOutcome,
     /// Trials with a result.
     pub trials: usize,
     /// From the intended start, all operations.
@@ -120,9 +120,9 @@ impl Latency {
 /// It offers a share of a saturation that was not measured.
 pub fn rate_of(run: &Run, cell: &Cell) -> Result<Option<f64>, String> {
     match level_of(cell) {
-        None | Some(Level::Max) => Ok(None),
-        Some(Level::Rate(rate)) => Ok(Some(rate)),
-        Some(Level::Share(percent)) => {
+        None | Some(OfferedRate::Max) => Ok(None),
+        Some(OfferedRate::Rate(rate)) => Ok(Some(rate)),
+        Some(OfferedRate::Share(percent)) => {
             let base = base_of(run, cell).and_then(|base| saturation(run, base, true));
             let base = base.filter(|rate| *rate > 0.0).ok_or_else(|| {
                 format!("{percent} % of nothing: {OFFERED}=max has no result on {}", cell.stack)
@@ -137,14 +137,14 @@ pub fn rate_of(run: &Run, cell: &Cell) -> Result<Option<f64>, String> {
 pub fn to_close(run: &Run) -> Vec<u32> {
     let mut close = Vec::new();
     for target in targets(run) {
-        let base = target.iter().find(|cell| level_of(cell) == Some(Level::Max));
+        let base = target.iter().find(|cell| level_of(cell) == Some(OfferedRate::Max));
         let no_base = base.is_some_and(|base| {
             run.trials_of(base.id).next().is_some() && saturation(run, base, true).is_none()
         });
         let mut steps: Vec<(f64, &Cell)> = Vec::new();
         for cell in &target {
             match (level_of(cell), rate_of(run, cell)) {
-                (Some(Level::Share(_)), Err(_)) if no_base => close.push(cell.id),
+                (Some(OfferedRate::Share(_)), Err(_)) if no_base => close.push(cell.id),
                 (_, Ok(Some(rate))) => steps.push((rate, cell)),
                 _ => {}
             }
@@ -155,7 +155,7 @@ pub fn to_close(run: &Run) -> Vec<u32> {
             if behind >= knee::FAILING_MAX {
                 close.push(cell.id);
             }
-            behind += usize::from(step(run, cell, rate).kept() == Kept::Behind);
+            behind += usize::from(step(run, cell, rate).outcome() == StepOutcome::Behind);
         }
     }
     close
@@ -168,7 +168,7 @@ pub fn curves(run: &Run, limit_ns: Option<u64>) -> Vec<Curve> {
 
 fn curve(run: &Run, cells: &[&Cell], limit_ns: Option<u64>) -> Curve {
     let first = cells[0];
-    let base = cells.iter().find(|cell| level_of(cell) == Some(Level::Max));
+    let base = cells.iter().find(|cell| level_of(cell) == Some(OfferedRate::Max));
     let mut steps: Vec<(f64, &Cell)> = cells
         .iter()
         .filter(|cell| run.outcomes_of(cell.id).iter().any(|outcome| offered(outcome).is_some()))
@@ -184,7 +184,7 @@ fn curve(run: &Run, cells: &[&Cell], limit_ns: Option<u64>) -> Curve {
     let held = limit_ns.map(|limit| {
         let all = taken.iter().zip(&histograms);
         knee::held(
-            all.map(|(step, trials)| (step.offered, step.kept(), trials.iter().collect())),
+            all.map(|(step, trials)| (step.offered, step.outcome(), trials.iter().collect())),
             LIMITED,
             limit,
         )
@@ -223,7 +223,7 @@ fn point(run: &Run, cell: &Cell, rate: f64, step: &knee::Step, trials: &[Histogr
         level: level_of(cell).map(|level| level.to_string()).unwrap_or_default(),
         offered: rate,
         achieved: step.achieved().unwrap_or(whole),
-        kept: step.kept(),
+        kept: step.outcome(),
         trials: outcomes.len(),
         latency: Latency::of(&all),
         ops: names.into_iter().map(of).collect(),
@@ -241,8 +241,8 @@ fn step(run: &Run, cell: &Cell, rate: f64) -> knee::Step {
     knee::Step { offered: rate, trials: run.outcomes_of(cell.id).into_iter().map(seconds).collect() }
 }
 
-fn found(estimate: Estimate) -> Found {
-    Found { value: estimate.value, low: estimate.interval.low, high: estimate.interval.high }
+fn found(estimate: Estimate) -> IntervalEstimate {
+    IntervalEstimate { value: estimate.value, low: estimate.interval.low, high: estimate.interval.high }
 }
 
 fn faults(run: &Run, cells: &[&Cell]) -> Vec<String> {
@@ -298,7 +298,7 @@ fn saturation(run: &Run, base: &Cell, first: bool) -> Option<f64> {
 }
 
 /// The rate of a cell as the study has it.
-pub fn level_of(cell: &Cell) -> Option<Level> {
+pub fn level_of(cell: &Cell) -> Option<OfferedRate> {
     cell.parameters.iter().find(|one| one.name == OFFERED)?.value.parse().ok()
 }
 
@@ -308,7 +308,7 @@ fn own(cell: &Cell) -> Vec<Parameter> {
 }
 
 fn base_of<'a>(run: &'a Run, cell: &Cell) -> Option<&'a Cell> {
-    run.cells.iter().find(|base| level_of(base) == Some(Level::Max) && is_same_target(base, cell))
+    run.cells.iter().find(|base| level_of(base) == Some(OfferedRate::Max) && is_same_target(base, cell))
 }
 
 fn is_same_target(a: &Cell, b: &Cell) -> bool {

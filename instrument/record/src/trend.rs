@@ -10,20 +10,20 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use stats::change::{self, Standing};
+use stats::change::{self, ChangeStatus};
 
-use crate::compare::{Conclusion, Past};
+use crate::compare::{Conclusion, PastResult};
 use crate::diff::Difference;
 use crate::results::MetricName;
 
-pub use asks::{AskedCell, Asks, VERSION as ASKS_VERSION, asked};
+pub use asks::{CellDefinitions, DefinedCell, VERSION as ASKS_VERSION, defined_cells};
 
 /// How far back it is replayed which changes had been raised, in points beyond the window of [`stats::change`].
 const REPLAYED: usize = 2 * change::WINDOW;
 
 /// Which series are wanted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted<'a> {
+pub struct SeriesFilter<'a> {
     /// Label of the workload, with or without its parameters; `None`: each.
     pub workload: Option<&'a str>,
     /// Label of the stack; `None`: each.
@@ -85,7 +85,7 @@ pub struct Change {
     /// Permutation p-value.
     pub p: f64,
     /// How sure it is.
-    pub standing: Standing,
+    pub standing: ChangeStatus,
     /// What the two runs' environments differ in, when the caller looked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<Difference>,
@@ -105,7 +105,7 @@ impl Trend {
         if self.points.len() < change::POINTS_MIN {
             return Conclusion::CannotTell;
         }
-        let certain = self.changes.iter().rfind(|change| change.standing == Standing::Reported);
+        let certain = self.changes.iter().rfind(|change| change.standing == ChangeStatus::Reported);
         if certain.is_some_and(|change| !change.better) { Conclusion::SomeWorse } else { Conclusion::NoWorse }
     }
 }
@@ -124,7 +124,7 @@ pub fn conclusion(trends: &[Trend]) -> Conclusion {
 
 /// The series that are wanted, the one with most points first. `asks` knows every study, `past` has the values, the oldest
 /// run first.
-pub fn trends(asks: &Asks, past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
+pub fn trends(asks: &CellDefinitions, past: &[PastResult], wanted: &SeriesFilter<'_>) -> Vec<Trend> {
     let logs: HashMap<(&str, u32), Option<f64>> = match wanted.anchor {
         Some(_) => past.iter().map(|one| ((one.run.as_str(), one.cell), mean_log(&one.values))).collect(),
         None => HashMap::new(),
@@ -137,7 +137,9 @@ pub fn trends(asks: &Asks, past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
             continue;
         };
         if let Some(anchor) = wanted.anchor {
-            let Some(other) = asks.beside(&one.study_hash, &asked.cell, anchor) else { continue };
+            let Some(other) = asks.same_load_on(&one.study_hash, &asked.cell, anchor) else {
+                continue;
+            };
             let Some(base) = logs.get(&(one.run.as_str(), other)).copied().flatten() else { continue };
             value -= base;
         }
@@ -160,7 +162,7 @@ pub fn trends(asks: &Asks, past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
     trends
 }
 
-fn is_wanted(asked: &AskedCell, wanted: &Wanted<'_>) -> bool {
+fn is_wanted(asked: &DefinedCell, wanted: &SeriesFilter<'_>) -> bool {
     wanted.workload.is_none_or(|name| asked.cell.workload == name || asked.load == name)
         && wanted.stack.is_none_or(|stack| asked.cell.stack == stack)
         && wanted.anchor.is_none_or(|anchor| asked.cell.stack != anchor)
@@ -173,7 +175,7 @@ fn mean_log(values: &[f64]) -> Option<f64> {
 }
 
 /// Adds a run: to the last point when it began in the same stretch of time.
-fn add(points: &mut Vec<Point>, one: &Past, value: f64, every_seconds: f64) {
+fn add(points: &mut Vec<Point>, one: &PastResult, value: f64, every_seconds: f64) {
     let stretch = |time: Timestamp| (time.as_second() as f64 / every_seconds).floor();
     let trials = one.values.len();
     match points.last_mut() {
@@ -195,7 +197,7 @@ fn changes(trend: &Trend) -> Vec<Change> {
     for length in first..=series.len() {
         found = change::points(&series[..length], &raised, change::SEED).unwrap_or_default();
         for one in &found {
-            if one.standing == Standing::Reported && !raised.contains(&one.at) {
+            if one.standing == ChangeStatus::Reported && !raised.contains(&one.at) {
                 raised.push(one.at);
             }
         }

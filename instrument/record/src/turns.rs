@@ -8,13 +8,13 @@
 
 use std::collections::BTreeMap;
 
-use stats::sequential::{Ab, BLOCKS_MAX, Plan, State, block_difference};
-use stats::slices::{Builds, Drift, drift};
+use stats::sequential::{BLOCKS_MAX, Plan, SequentialTest, State, block_difference};
+use stats::slices::{BuildSpread, Drift, drift};
 use stats::spending::FIRST_LOOK;
 use stats::{Doubt, Interval, Sense, Thresholds, Verdict};
 
 use crate::results::{MetricName, Run, Trial};
-use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
+use crate::study::turns::{InterleavedDesign, TRIALS_OF_BLOCK};
 use crate::study::{Settings, Study};
 
 /// From what so many blocks took it is planned how many the budget allows: fewer than the first look has, so that the plan
@@ -23,7 +23,7 @@ const COSTED_BLOCKS: usize = 4;
 
 /// What the blocks so far say of B against A.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SoFar {
+pub struct InterimComparison {
     /// Labels of A and B: stack, and the variables that are its own.
     pub names: [String; 2],
     /// By what it is decided.
@@ -51,19 +51,19 @@ pub struct SoFar {
     /// Of slices: blocks for which both stacks are kept; `None` of whole trials.
     pub kept_blocks: Option<usize>,
     /// Of slices: how much the same two stacks differ when they are built anew.
-    pub builds: Option<Builds>,
+    pub builds: Option<BuildSpread>,
     /// Of slices: how the ratio changes while the stacks age, to be told instead of one number.
     pub drift: Option<Drift>,
 }
 
 /// What a stored run says; `None` when it is no comparison in turns.
-pub fn of_run(run: &Run) -> Option<SoFar> {
+pub fn of_run(run: &Run) -> Option<InterimComparison> {
     so_far(run, &Study::from_stored(&run.study).ok()?.study)
 }
 
 /// What a run with these settings says so far. Only a budget that is used up, or a plan that is done, ends it without a
 /// decision: an interrupted run has none.
-pub fn so_far(run: &Run, settings: &Settings) -> Option<SoFar> {
+pub fn so_far(run: &Run, settings: &Settings) -> Option<InterimComparison> {
     let turns = settings.turns.as_ref()?;
     let name = |id: u32| run.cell(id).map_or_else(String::new, |cell| named(run, cell));
     let planned = (run.planned_trials / TRIALS_OF_BLOCK) as usize;
@@ -77,21 +77,21 @@ pub fn so_far(run: &Run, settings: &Settings) -> Option<SoFar> {
 /// As [`judge`], of slices: by builds. `planned` counts blocks.
 fn in_builds(
     names: [String; 2],
-    turns: &Turns,
+    turns: &InterleavedDesign,
     (seed, planned): (u64, usize),
     blocks: Vec<Block>,
-) -> Option<SoFar> {
+) -> Option<InterimComparison> {
     // before builds were counted, all blocks were of one
     let whole = turns.kept_blocks.map_or(blocks.len(), |blocks| blocks as usize).max(1);
     let is_any = !blocks.is_empty();
     let builds = builds(blocks, whole);
-    let joined = builds.iter().map(Build::joined);
+    let joined = builds.iter().map(BuildBlocks::joined);
     let mut found = judge(names, turns, (seed, planned / whole), joined)?;
     if turns.kept_blocks.is_none() && is_any {
         let why = Doubt::TooFewTrials { have: 1, need: FIRST_LOOK };
         found.verdict = Some(Verdict::CannotTell { why });
     }
-    let differences: Vec<Vec<f64>> = builds.iter().map(Build::differences).collect();
+    let differences: Vec<Vec<f64>> = builds.iter().map(BuildBlocks::differences).collect();
     found.kept_blocks = Some(whole);
     found.builds = stats::slices::builds(&differences);
     found.drift = within_builds(&differences);
@@ -99,10 +99,10 @@ fn in_builds(
 }
 
 /// The blocks of one build of both stacks.
-struct Build(Vec<Block>);
+struct BuildBlocks(Vec<Block>);
 
 /// Builds all of whose blocks are there. What others cost counts for the build after them.
-fn builds(blocks: Vec<Block>, whole: usize) -> Vec<Build> {
+fn builds(blocks: Vec<Block>, whole: usize) -> Vec<BuildBlocks> {
     let mut builds: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
     for block in blocks {
         builds.entry(block.number / whole as u32).or_default().push(block);
@@ -114,13 +114,13 @@ fn builds(blocks: Vec<Block>, whole: usize) -> Vec<Build> {
             lost += blocks.iter().map(|block| block.seconds).sum::<f64>();
         } else {
             blocks[0].seconds += std::mem::take(&mut lost);
-            found.push(Build(blocks));
+            found.push(BuildBlocks(blocks));
         }
     }
     found
 }
 
-impl Build {
+impl BuildBlocks {
     /// As one block. The rate of a side is that of all its slices together: they hold equal numbers of operations, so
     /// it is their harmonic mean. Logarithms of short slices have tails that no rule likes.
     fn joined(&self) -> Block {
@@ -153,15 +153,15 @@ fn within_builds(builds: &[Vec<f64>]) -> Option<Drift> {
 /// What blocks say so far. The plan is at most `planned` blocks; `seed` is not that of the order, which is the caller's.
 pub fn judge(
     names: [String; 2],
-    turns: &Turns,
+    turns: &InterleavedDesign,
     (seed, planned): (u64, usize),
     blocks: impl IntoIterator<Item = Block>,
-) -> Option<SoFar> {
+) -> Option<InterimComparison> {
     let metric = turns.metric;
     let sense = if metric.higher_is_better() { Sense::HigherIsBetter } else { Sense::LowerIsBetter };
     let one_look = turns.one_look;
     let plan = Plan { blocks_max: planned, target: turns.target.0, one_look, ..Plan::default() };
-    let mut ab = Ab::new(plan, sense, seed).ok()?;
+    let mut ab = SequentialTest::new(plan, sense, seed).ok()?;
     let (mut spent, mut all, mut blocks_max) = (0.0, [Vec::new(), Vec::new()], planned);
     let mut verdict = None;
     for block in blocks {
@@ -186,7 +186,7 @@ pub fn judge(
         }
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    Some(SoFar {
+    Some(InterimComparison {
         names,
         metric,
         verdict,
@@ -198,7 +198,7 @@ pub fn judge(
         blocks_max,
         ratio: ab.ratio(),
         interval: ab.interval(),
-        would_have_seen: ab.would_have_seen(),
+        would_have_seen: ab.detectable_difference(),
         target: turns.target.0,
         means: [mean(&all[0]), mean(&all[1])],
         seconds: spent,

@@ -1,17 +1,17 @@
 //! The embedded studies, for many machines.
 
-use record::embedded::{Embedded, STUDIES};
+use record::embedded::{EmbeddedStudy, STUDIES};
 use record::plan;
-use record::study::{Scene, Study};
+use record::study::{Study, StudyVariant};
 
 const GIB: u64 = 1 << 30;
 
-fn scene(scale: &str, ram_gib: u64) -> Scene {
-    Scene { scale: Some(scale.into()), ram_bytes: ram_gib * GIB, cores: 2, ..Scene::default() }
+fn scene(scale: &str, ram_gib: u64) -> StudyVariant {
+    StudyVariant { scale: Some(scale.into()), ram_bytes: ram_gib * GIB, cores: 2, ..StudyVariant::default() }
 }
 
-fn study(name: &str, scene: &Scene) -> Study {
-    Embedded::named(name).unwrap().study(scene).unwrap_or_else(|error| panic!("{name}: {error}"))
+fn study(name: &str, scene: &StudyVariant) -> Study {
+    EmbeddedStudy::named(name).unwrap().study(scene).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// A variable's value.
@@ -42,7 +42,7 @@ fn every_study_fits_every_machine_and_reads_back() {
 #[test]
 fn betrfs_has_the_papers_sizes_on_the_papers_machine() {
     let machine =
-        Scene { device: Some("/dev/sdx".into()), disk_bytes: 250_000_000_000, ..scene("paper", 64) };
+        StudyVariant { device: Some("/dev/sdx".into()), disk_bytes: 250_000_000_000, ..scene("paper", 64) };
     let study = study("betrfs", &machine);
     for (name, value) in [
         ("large_file", 80.0 * GIB as f64),
@@ -64,7 +64,7 @@ fn betrfs_keeps_the_ratios_on_smaller_machines_and_the_file_fits() {
     for scale in ["quick", "default", "paper"] {
         for gib in [1, 4, 24, 64] {
             for disk in [0, 2 * GIB, 250_000_000_000] {
-                let study = study("betrfs", &Scene { disk_bytes: disk, ..scene(scale, gib) });
+                let study = study("betrfs", &StudyVariant { disk_bytes: disk, ..scene(scale, gib) });
                 let of = |name| number(&study, name);
                 assert!((of("large_file") / of("memory") - 2.5).abs() < 0.01, "{scale} {gib} {disk}");
                 let writes = of("random_writes");
@@ -87,7 +87,7 @@ fn crossprefetch_keeps_the_ratios_on_any_machine() {
     for scale in ["quick", "default", "paper"] {
         for gib in [1, 24, 512] {
             for disk in [0, 1000 * GIB] {
-                let study = study("crossprefetch", &Scene { disk_bytes: disk, ..scene(scale, gib) });
+                let study = study("crossprefetch", &StudyVariant { disk_bytes: disk, ..scene(scale, gib) });
                 let of = |name| number(&study, name);
                 assert!(of("bytes") * 2.0 <= of("memory"), "{scale} {gib} {disk}");
                 assert!(of("keys") * 5096.0 < of("memory"));
@@ -179,7 +179,7 @@ table = \"t\"
 #[test]
 fn the_documents_show_a_whole_study() {
     let page = include_str!("../../../docs/studies.md");
-    let text = Embedded::named("hotos11").unwrap().text;
+    let text = EmbeddedStudy::named("hotos11").unwrap().text;
     assert!(page.contains(text), "docs/studies.md shows studies/hotos11.toml as it is");
 }
 
@@ -250,7 +250,7 @@ fn swissknife_has_every_figure_with_its_own_rows() {
 
 #[test]
 fn rows_of_tables_that_are_not_there_and_columns_of_claims_are_named() {
-    let text = Embedded::named("swissknife").unwrap().text;
+    let text = EmbeddedStudy::named("swissknife").unwrap().text;
     for (old, new, part) in [
         ("tables = [\"fig4\", \"fig5\"]", "tables = [\"fig4\", \"fig55\"]", "there is no table `fig55`"),
         ("over_column = \"fsmark-1\"", "over_column = \"fsmark-9\"", "there is no column `fsmark-9`"),

@@ -9,7 +9,7 @@ use crate::csv::measure_words;
 use crate::view::headline::headline;
 use crate::view::notice::notices;
 use crate::view::verdict::against_first;
-use crate::view::{Point, View};
+use crate::view::{GridPoint, View};
 
 /// Name of the form.
 pub const SCHEMA: &str = "loadline.report";
@@ -186,7 +186,7 @@ fn cells(view: &View<'_>) -> Vec<CellSummary> {
     places.filter_map(|(row, column)| cell(view, view.point(row, column), column)).collect()
 }
 
-fn cell(view: &View<'_>, point: &Point<'_>, column: usize) -> Option<CellSummary> {
+fn cell(view: &View<'_>, point: &GridPoint<'_>, column: usize) -> Option<CellSummary> {
     let cell = point.cell?;
     let (measure, unit) = measure_words(view.loads[column].measure);
     Some(CellSummary {

@@ -3,8 +3,8 @@
 //! One table for the terminal, CSV, JSON and a drawing, all from the same [`Curve`]s.
 
 use record::results::Run;
-use record::sweep::{self, Curve, Found, Latency, Point};
-use stats::knee::Kept;
+use record::sweep::{self, Curve, IntervalEstimate, Latency, Point};
+use stats::knee::StepOutcome;
 
 use crate::format;
 use crate::ink::Ink;
@@ -30,11 +30,11 @@ impl LoadCurves {
 
     /// The tables for people.
     pub fn terminal(&self, style: Style) -> String {
-        let all: Vec<String> = self.curves.iter().map(|curve| self.one(curve, style)).collect();
+        let all: Vec<String> = self.curves.iter().map(|curve| self.curve_text(curve, style)).collect();
         format!("{}\n{LEGEND}\n", all.join("\n"))
     }
 
-    fn one(&self, curve: &Curve, style: Style) -> String {
+    fn curve_text(&self, curve: &Curve, style: Style) -> String {
         let heads = ["offered", "achieved", "p50", "p95", "p99", "p99.9"];
         let heads = heads.map(|text| (Cell::new(text, Paint::Strong), Align::Right)).into_iter();
         let mut table = Table::new(heads.chain([(Cell::new("", Paint::Strong), Align::Left)]).collect());
@@ -44,9 +44,9 @@ impl LoadCurves {
         }
         for point in &curve.points {
             let (note, paint) = match point.kept {
-                Kept::Up => ("", Paint::Plain),
-                Kept::Behind => ("behind", Paint::Warn),
-                Kept::Unknown => ("too short", Paint::Faint),
+                StepOutcome::Up => ("", Paint::Plain),
+                StepOutcome::Behind => ("behind", Paint::Warn),
+                StepOutcome::Unknown => ("too short", Paint::Faint),
             };
             let note = Cell::new(note, Paint::Faint);
             table.row(line(&format::scaled(point.offered), point.achieved, &point.latency, note, paint));
@@ -74,7 +74,7 @@ impl LoadCurves {
         let broken = held.not_at.map(|not| {
             let point = curve.points.iter().find(|point| point.offered.total_cmp(&not).is_eq());
             let is_sure = point.is_some_and(|point| {
-                point.kept == Kept::Behind || point.latency.p99.is_some_and(|p99| p99 > limit)
+                point.kept == StepOutcome::Behind || point.latency.p99.is_some_and(|p99| p99 > limit)
             });
             if is_sure {
                 format!("not at {}", rate(not))
@@ -107,7 +107,7 @@ impl LoadCurves {
                         "{head},{},{},{},{},{},{}\n",
                         point.offered,
                         point.achieved,
-                        kept(point),
+                        outcome_word(point),
                         point.trials,
                         quoted(name),
                         numbers(latency)
@@ -150,12 +150,12 @@ impl LoadCurves {
         drawing.across(&across, Quantity::Rate);
         drawing.up(&up, Quantity::Nanoseconds);
         for tick in up.ticks(5) {
-            let y = up.at(tick);
+            let y = up.position(tick);
             drawing.line("grid", (left, y), (right, y));
             drawing.text("tick", (left - 6.0, y + 4.0), Anchor::End, &format::duration_ns(tick));
         }
         for tick in across.ticks(6) {
-            let x = across.at(tick);
+            let x = across.position(tick);
             drawing.line("grid", (x, top), (x, bottom));
             drawing.text("tick", (x, bottom + 18.0), Anchor::Middle, &format::scaled(tick));
         }
@@ -168,12 +168,18 @@ impl LoadCurves {
             if let Some(knee) = &curve.knee {
                 // its interval as a bar at the bottom, a row for each curve
                 let y = bottom - 4.0 - 7.0 * number as f64;
-                let (low, high) = (across.at(knee.low.max(0.0)), across.at(knee.high.min(most)));
+                let (low, high) = (across.position(knee.low.max(0.0)), across.position(knee.high.min(most)));
                 drawing.path(&format!("curve {class}"), &[(low, y), (high, y)], &name);
-                drawing.dot(&format!("trial {class}"), (across.at(knee.value.min(most)), y), 4.0, &name);
+                drawing.dot(
+                    &format!("trial {class}"),
+                    (across.position(knee.value.min(most)), y),
+                    4.0,
+                    &name,
+                );
             }
-            let at =
-                |point: &Point| Some((across.at(point.achieved), up.at(point.latency.p99?.max(1) as f64)));
+            let at = |point: &Point| {
+                Some((across.position(point.achieved), up.position(point.latency.p99?.max(1) as f64)))
+            };
             let spots: Vec<((f64, f64), &Point)> =
                 curve.points.iter().filter_map(|point| Some((at(point)?, point))).collect();
             let line: Vec<(f64, f64)> = spots.iter().map(|(spot, _)| *spot).collect();
@@ -219,16 +225,16 @@ fn line(offered: &str, achieved: f64, latency: &Latency, note: Cell, paint: Pain
     cells
 }
 
-fn found(found: &Found) -> String {
+fn found(found: &IntervalEstimate) -> String {
     let [value, low, high] = [found.value, found.low, found.high].map(format::scaled);
     format!("{value} op/s ({low} to {high})")
 }
 
-fn kept(point: &Point) -> &'static str {
+fn outcome_word(point: &Point) -> &'static str {
     match point.kept {
-        Kept::Up => "up",
-        Kept::Behind => "behind",
-        Kept::Unknown => "unknown",
+        StepOutcome::Up => "up",
+        StepOutcome::Behind => "behind",
+        StepOutcome::Unknown => "unknown",
     }
 }
 

@@ -43,7 +43,7 @@ impl Scale {
     }
 
     /// The pixel of a value; values outside are drawn at the edge.
-    pub fn at(&self, value: f64) -> f64 {
+    pub fn position(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let share = if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -343,9 +343,9 @@ mod tests {
     #[test]
     fn a_scale_maps_its_ends_to_its_edges_and_clamps() {
         let scale = Scale::log(1.0, 100.0, 10.0, 30.0);
-        assert_eq!((scale.at(1.0), scale.at(10.0), scale.at(100.0)), (10.0, 20.0, 30.0));
-        assert_eq!((scale.at(0.0), scale.at(1e9)), (10.0, 30.0));
-        assert!(Scale::log(0.0, 0.0, 0.0, 1.0).at(5.0).is_finite());
+        assert_eq!((scale.position(1.0), scale.position(10.0), scale.position(100.0)), (10.0, 20.0, 30.0));
+        assert_eq!((scale.position(0.0), scale.position(1e9)), (10.0, 30.0));
+        assert!(Scale::log(0.0, 0.0, 0.0, 1.0).position(5.0).is_finite());
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Scaling {
         let mut table = Table::new(heads.collect()).airy();
         for line in &self.lines {
             let mut cells = vec![Cell::new(line.containers.to_string(), Paint::Plain)];
-            cells.extend(line.points.iter().enumerate().map(|(at, point)| spot(point, at == 0)));
+            cells.extend(line.points.iter().enumerate().map(|(at, point)| point_cell(point, at == 0)));
             table.row(cells);
         }
         let legend = format!(
@@ -173,12 +173,12 @@ impl Scaling {
         drawing.across(&across, Quantity::Count);
         drawing.up(&up, Quantity::Rate);
         for tick in up.ticks(5) {
-            let y = up.at(tick);
+            let y = up.position(tick);
             drawing.line("grid", (left, y), (right, y));
             drawing.text("tick", (left - 6.0, y + 4.0), Anchor::End, &format::scaled(tick));
         }
         for line in &self.lines {
-            let x = across.at(f64::from(line.containers));
+            let x = across.position(f64::from(line.containers));
             drawing.text("tick", (x, bottom + 18.0), Anchor::Middle, &line.containers.to_string());
         }
         drawing.text("axis", (left, 14.0), Anchor::Start, "operations/s, simulated in virtual time");
@@ -190,7 +190,7 @@ impl Scaling {
                 .iter()
                 .filter_map(|line| {
                     let value = line.points[number].ops_per_second?;
-                    Some((across.at(f64::from(line.containers)), up.at(value)))
+                    Some((across.position(f64::from(line.containers)), up.position(value)))
                 })
                 .collect();
             drawing.path(&format!("curve {class}"), &points, stack);
@@ -204,7 +204,7 @@ impl Scaling {
     }
 }
 
-fn spot(point: &Point, is_first: bool) -> Cell {
+fn point_cell(point: &Point, is_first: bool) -> Cell {
     let Some(value) = point.ops_per_second else { return Cell::new(point.status.clone(), Paint::Warn) };
     let ratio = point
         .ratio

@@ -30,25 +30,25 @@ pub struct Line {
     /// Its head.
     pub head: Head,
     /// Its figures.
-    pub spots: Vec<Spot>,
+    pub spots: Vec<SheetCell>,
 }
 
 /// A place of a table.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Spot {
+pub struct SheetCell {
     /// The figure; empty when there is none.
     pub value: String,
     /// Beside it: its share of the best, or how many times the base it is.
     pub beside: String,
     /// Good, bad, or neither.
-    pub tint: Tint,
+    pub tint: CellTone,
     /// Below it, in small letters.
     pub details: Vec<String>,
 }
 
 /// How a figure is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tint {
+pub enum CellTone {
     /// There is no figure; what stands there is a word.
     #[default]
     None,
@@ -62,32 +62,32 @@ pub enum Tint {
     Bad,
 }
 
-impl Tint {
+impl CellTone {
     /// By a share of the best.
-    pub fn of_grade(grade: Grade) -> Tint {
+    pub fn of_grade(grade: Grade) -> CellTone {
         match grade {
-            Grade::Good => Tint::Good,
-            Grade::Middle => Tint::Middle,
-            Grade::Bad => Tint::Bad,
+            Grade::Good => CellTone::Good,
+            Grade::Middle => CellTone::Middle,
+            Grade::Bad => CellTone::Bad,
         }
     }
 
     /// The class in style sheets.
     pub fn class(self) -> &'static str {
         match self {
-            Tint::None => "none",
-            Tint::Plain => "plain",
-            Tint::Good => "good",
-            Tint::Middle => "middle",
-            Tint::Bad => "bad",
+            CellTone::None => "none",
+            CellTone::Plain => "plain",
+            CellTone::Good => "good",
+            CellTone::Middle => "middle",
+            CellTone::Bad => "bad",
         }
     }
 
     /// A sign, since colour is never the only one.
     pub fn mark(self) -> &'static str {
         match self {
-            Tint::Good => "\u{25b2}",
-            Tint::Bad => "\u{25bc}",
+            CellTone::Good => "\u{25b2}",
+            CellTone::Bad => "\u{25bc}",
             _ => "",
         }
     }
@@ -95,8 +95,8 @@ impl Tint {
     /// The same in ASCII.
     pub fn sign(self) -> &'static str {
         match self {
-            Tint::Good => "+",
-            Tint::Bad => "!",
+            CellTone::Good => "+",
+            CellTone::Bad => "!",
             _ => "",
         }
     }

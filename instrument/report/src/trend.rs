@@ -2,10 +2,10 @@
 
 use askama::Template;
 use jiff::Timestamp;
-use record::diff::Weight;
+use record::diff::Importance;
 use record::results::MetricName;
 use record::trend::{Change, Point, Trend};
-use stats::change::{POINTS_MIN, Standing};
+use stats::change::{ChangeStatus, POINTS_MIN};
 
 use crate::format;
 use crate::plot::{Anchor, Drawing, Quantity, Scale};
@@ -31,11 +31,11 @@ pub fn terminal(trend: &Trend, style: Style) -> String {
     }
     for change in &trend.changes {
         let paint = match (change.standing, change.better) {
-            (Standing::Spike | Standing::Suspected, _) => Paint::Warn,
-            (Standing::Reported, true) => Paint::Good,
-            (Standing::Reported, false) => Paint::Bad,
+            (ChangeStatus::Spike | ChangeStatus::Suspected, _) => Paint::Warn,
+            (ChangeStatus::Reported, true) => Paint::Good,
+            (ChangeStatus::Reported, false) => Paint::Bad,
         };
-        let Told { what, runs, differences } = told(trend, change);
+        let ChangeSummary { what, runs, differences } = summarize_change(trend, change);
         text.push_str(&format!(
             "  {}\n    {}\n",
             style.paint(paint, &what),
@@ -100,27 +100,27 @@ fn answer(trend: &Trend) -> (Vec<String>, bool) {
 }
 
 /// What is said of a change.
-struct Told {
+struct ChangeSummary {
     what: String,
     runs: String,
     differences: Vec<String>,
 }
 
-fn told(trend: &Trend, change: &Change) -> Told {
+fn summarize_change(trend: &Trend, change: &Change) -> ChangeSummary {
     let when = trend.points[change.at].started.strftime("%-d %b %Y, %H:%M UTC");
     let percent = format::digits((change.ratio() - 1.0).abs() * 100.0);
     let way = if change.ratio() > 1.0 { "up" } else { "down" };
     let word = match (change.standing, change.better) {
-        (Standing::Reported, true) => "Better",
-        (Standing::Reported, false) => "Worse",
-        (Standing::Suspected, true) => "Suspected, better",
-        (Standing::Suspected, false) => "Suspected, worse",
-        (Standing::Spike, _) => "Came and went",
+        (ChangeStatus::Reported, true) => "Better",
+        (ChangeStatus::Reported, false) => "Worse",
+        (ChangeStatus::Suspected, true) => "Suspected, better",
+        (ChangeStatus::Suspected, false) => "Suspected, worse",
+        (ChangeStatus::Spike, _) => "Came and went",
     };
     let (before, after) = (value(trend, change.before), value(trend, change.after));
     let p = format::p_value(change.p);
     let shown = |known: &Option<String>| known.clone().unwrap_or_else(|| "unknown".into());
-    let settings = change.environment.iter().filter(|one| one.weight != Weight::Incidental);
+    let settings = change.environment.iter().filter(|one| one.weight != Importance::Incidental);
     let mut differences: Vec<String> = settings
         .map(|one| format!("{}: {}, then {}", one.name, shown(&one.left), shown(&one.right)))
         .collect();
@@ -129,7 +129,7 @@ fn told(trend: &Trend, change: &Change) -> Told {
         differences.truncate(DIFFERENCES_MAX);
         differences.push(format!("and {more} more: loadline compare {} {}", change.runs.0, change.runs.1));
     }
-    Told {
+    ChangeSummary {
         what: format!("{word}: {way} by {percent} % since {when}: {before} to {after}, p {p}"),
         runs: format!("run {}, then {}", change.runs.0, change.runs.1),
         differences,
@@ -157,7 +157,10 @@ fn quantity(trend: &Trend) -> Quantity {
     match trend.metric {
         MetricName::Throughput => Quantity::Rate,
         MetricName::Bandwidth => Quantity::Bandwidth,
-        MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => Quantity::Nanoseconds,
+        MetricName::LatencyP50
+        | MetricName::LatencyP99
+        | MetricName::LatencyP999
+        | MetricName::LatencyMean => Quantity::Nanoseconds,
         MetricName::Seconds => Quantity::Seconds,
     }
 }
@@ -175,7 +178,7 @@ fn drawing(trend: &Trend) -> Drawing {
     drawing.across(&across, Quantity::Place);
     drawing.up(&up, quantity(trend));
     for tick in up.ticks(4) {
-        let y = up.at(tick);
+        let y = up.position(tick);
         drawing.line("grid", (left, y), (right, y));
         drawing.text("tick", (left - 6.0, y + 4.0), Anchor::End, &value(trend, tick));
     }
@@ -186,10 +189,10 @@ fn drawing(trend: &Trend) -> Drawing {
         let [from, to] = [ends[0], ends[1]];
         let logs: Vec<f64> = trend.points[from..to].iter().map(|point| point.value.ln()).collect();
         let level = (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp();
-        let (x1, x2) = (across.at(from as f64 - 0.5), across.at(to as f64 - 0.5));
+        let (x1, x2) = (across.position(from as f64 - 0.5), across.position(to as f64 - 0.5));
         if !logs.is_empty() {
             let title = format!("level {}: {}", number + 1, value(trend, level));
-            drawing.path("curve s0", &[(x1, up.at(level)), (x2, up.at(level))], &title);
+            drawing.path("curve s0", &[(x1, up.position(level)), (x2, up.position(level))], &title);
         }
         if from > 0 {
             drawing.line("one", (x1, top), (x1, bottom));
@@ -204,7 +207,7 @@ fn drawing(trend: &Trend) -> Drawing {
             point.started.strftime("%-d %b %Y %H:%M UTC"),
             point.runs.join(", ")
         );
-        drawing.dot("trial s0", (across.at(at as f64), up.at(point.value)), 3.2, &title);
+        drawing.dot("trial s0", (across.position(at as f64), up.position(point.value)), 3.2, &title);
     }
     let dates = [(trend.points.first(), left, Anchor::Start), (trend.points.last(), right, Anchor::End)];
     for (point, x, anchor) in dates {
@@ -243,7 +246,7 @@ fn render(trends: &[Trend], command: &str, served: bool) -> Result<String, askam
         span: span(trend),
         answer: answer(trend).0.join(" "),
         figure: drawing(trend).finish(&title(trend)),
-        changes: trend.changes.iter().map(|change| told(trend, change)).collect(),
+        changes: trend.changes.iter().map(|change| summarize_change(trend, change)).collect(),
     };
     let parts = trends.iter().map(part).collect();
     Page { parts, command, style: crate::html::STYLE, served }.render()
@@ -263,5 +266,5 @@ struct Part {
     span: String,
     answer: String,
     figure: String,
-    changes: Vec<Told>,
+    changes: Vec<ChangeSummary>,
 }

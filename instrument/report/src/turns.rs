@@ -1,23 +1,23 @@
 //! Two systems in turns (`loadline ab`): a line after each block, and the answer.
 
 use record::results::MetricName;
-use record::turns::SoFar;
+use record::turns::InterimComparison;
 use stats::Verdict;
 
 use crate::format;
 use crate::view::verdict::{doubt, word};
 
 /// A line while it runs: `block 13 of 110: B/A 1.021 (1.004 .. 1.038), next look after 17`.
-pub fn line(so_far: &SoFar) -> String {
+pub fn line(so_far: &InterimComparison) -> String {
     let next = so_far.next_look.map(|n| format!(", next look after {n}")).unwrap_or_default();
     let interval = interval(so_far).unwrap_or_else(|| "no look yet".into());
-    let SoFar { blocks, blocks_max, .. } = so_far;
+    let InterimComparison { blocks, blocks_max, .. } = so_far;
     let unit = if so_far.kept_blocks.is_some() { "build" } else { "block" };
     format!("{unit} {blocks} of at most {blocks_max}: B/A {} ({interval}){next}", ratio_of(so_far.ratio))
 }
 
 /// The answer in sentences: verdict, ratio with its interval, what it rests on, what would have been seen.
-pub fn answer(so_far: &SoFar) -> String {
+pub fn answer(so_far: &InterimComparison) -> String {
     let [a, b] = &so_far.names;
     let names = if a == b { format!("A and B are both {a}.") } else { format!("A is {a}, B is {b}.") };
     let means: Vec<String> = so_far.means.iter().map(|mean| figure(so_far.metric, *mean)).collect();
@@ -30,7 +30,7 @@ pub fn answer(so_far: &SoFar) -> String {
     };
     let rests = format!(
         "Mean {}: A {}, B {}; {units}, {}.",
-        what(so_far.metric),
+        metric_word(so_far.metric),
         means[0],
         means[1],
         format::span_seconds(so_far.seconds)
@@ -79,11 +79,11 @@ pub fn answer(so_far: &SoFar) -> String {
 }
 
 /// The verdict in a word or two.
-pub fn verdict(so_far: &SoFar) -> &'static str {
+pub fn verdict(so_far: &InterimComparison) -> &'static str {
     so_far.verdict.as_ref().map_or("not decided", word)
 }
 
-fn interval(so_far: &SoFar) -> Option<String> {
+fn interval(so_far: &InterimComparison) -> Option<String> {
     let interval = so_far.interval?;
     Some(format!("{} .. {}", ratio_of(interval.low), ratio_of(interval.high)))
 }
@@ -93,12 +93,13 @@ fn ratio_of(value: f64) -> String {
     if value.is_finite() && value < 9.9995 { format!("{value:.3}") } else { format::ratio(value) }
 }
 
-fn what(metric: MetricName) -> &'static str {
+fn metric_word(metric: MetricName) -> &'static str {
     match metric {
         MetricName::Throughput => "throughput",
         MetricName::Bandwidth => "bandwidth",
         MetricName::LatencyP50 => "median latency",
         MetricName::LatencyP99 => "99th percentile",
+        MetricName::LatencyP999 => "99.9th percentile",
         MetricName::LatencyMean => "mean latency",
         MetricName::Seconds => "time",
     }
@@ -109,8 +110,9 @@ fn figure(metric: MetricName, value: f64) -> String {
         MetricName::Throughput => format!("{} ops/s", format::scaled(value)),
         MetricName::Bandwidth => format!("{}/s", format::mebibytes(value)),
         MetricName::Seconds => format::duration_ns(value * 1e9),
-        MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => {
-            format::duration_ns(value)
-        }
+        MetricName::LatencyP50
+        | MetricName::LatencyP99
+        | MetricName::LatencyP999
+        | MetricName::LatencyMean => format::duration_ns(value),
     }
 }

@@ -1,9 +1,9 @@
 //! From a stored run of an embedded study to tables, claims and outputs.
 
-use record::embedded::Embedded;
-use record::grid::{Absent, Grid};
+use record::embedded::EmbeddedStudy;
+use record::grid::{AbsentReason, Grid};
 use record::results::{Answer, Judgement, Run, Status, Trial};
-use record::study::{Load, Scene, Study};
+use record::study::{Load, Study, StudyVariant};
 use record::{judge, plan};
 use report::evaluation::{artifact, explain, figure, notes, parts};
 use report::terminal::{self, Style};
@@ -14,8 +14,13 @@ use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome, Th
 type Value = fn(&str, &str, u32) -> Option<f64>;
 
 fn study(name: &str, rows: &str, columns: &str, trials: u32) -> Study {
-    let scene = Scene { scale: Some("quick".into()), ram_bytes: 24 << 30, cores: 2, ..Scene::default() };
-    let mut study = Embedded::named(name).unwrap().study(&scene).unwrap();
+    let scene = StudyVariant {
+        scale: Some("quick".into()),
+        ram_bytes: 24 << 30,
+        cores: 2,
+        ..StudyVariant::default()
+    };
+    let mut study = EmbeddedStudy::named(name).unwrap().study(&scene).unwrap();
     study.choose(Some(rows), Some(columns)).unwrap();
     study.all_trials(trials);
     study
@@ -59,7 +64,7 @@ fn run(study: &Study, value: Value, more: fn(&str, &str, f64) -> Vec<(String, f6
         };
         let is_wml = study.workloads.iter().any(|one| one.name == cell.workload && one.load.wml().is_some());
         let personality = value(&row.id, &cell.workload, slot.index).filter(|_| is_wml);
-        let metric = |(name, value)| Metric { name, unit: "x".into(), value };
+        let metric = |(name, value)| Metric::rate(name, "x", value);
         let outcome = Outcome {
             measured_seconds: 1.0,
             warmup_seconds: 0.0,
@@ -281,7 +286,7 @@ fn gains_are_over_the_base_row_by_both_clocks() {
     let (at, row) = (|id: &str| grid.column(id).unwrap(), |id: &str| grid.row(id).unwrap());
     assert!((grid.gain(row("auto"), at("pvt-seq"), false).unwrap() - 5.0).abs() < 1e-9);
     assert!((grid.gain(row("auto"), at("writers-4"), true).unwrap() - 1.0).abs() < 1e-9);
-    assert_eq!(grid.place("predict", "pvt-seq").unwrap().absent, Some(Absent::NotRun));
+    assert_eq!(grid.place("predict", "pvt-seq").unwrap().absent, Some(AbsentReason::NotRun));
     assert_eq!(grid.run_rows().len(), 4);
     let absent = grid.absent();
     assert_eq!(absent.len(), 1, "{absent:?}");

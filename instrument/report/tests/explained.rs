@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 use common::{btrfs_on_loop, explained, ext4_on_loop, on_loop, on_nvme, xfs_on_loop};
 use probe::fsync::chain::Chain;
-use probe::fsync::moment::{Blocks, Dev, FsKey, Moment, What};
+use probe::fsync::event::{Blocks, Dev, FsKey, TraceEvent, TraceEventKind};
 use probe::fsync::rwbs::Rwbs;
 use probe::fsync::{commands, ftrace};
 use proptest::prelude::*;
 use record::fsync::{Breakdown, Parts, Summary};
 use report::fsync::{artifact, svg, terminal};
 
-fn only(moments: &[Moment], chain: &Chain) -> Breakdown {
+fn only(moments: &[TraceEvent], chain: &Chain) -> Breakdown {
     let mut fsyncs = explained(moments, chain).fsyncs;
     assert_eq!(fsyncs.len(), 1);
     fsyncs.remove(0)
 }
 
 /// Lines `MICROSECONDS TASK-PID EVENT`, as a trace.
-fn trace(lines: &str) -> Vec<Moment> {
+fn trace(lines: &str) -> Vec<TraceEvent> {
     let line = |line: &str| {
         let mut words = line.trim().splitn(3, ' ');
         let (us, task, event) = (words.next()?, words.next()?, words.next()?);
@@ -278,7 +278,7 @@ fn a_level_without_disks_is_all_host() {
     assert_eq!(fsync.levels[1].parts.host_ns, fsync.levels[1].windows_ns);
 }
 
-fn what() -> impl Strategy<Value = What> {
+fn what() -> impl Strategy<Value = TraceEventKind> {
     let devs = prop::sample::select(vec![Dev::new(7, 0), Dev::new(254, 0), Dev::new(8, 1)]);
     let letters = prop::sample::select(vec!["WS", "WSM", "FWFSM", "WFSM", "FWS", "FF", "R", "RM", "DS", "W"]);
     let comms = prop::sample::select(vec!["app", "jbd2/loop0-8", "kworker/0:1", "loop0", "other"]);
@@ -292,14 +292,18 @@ fn what() -> impl Strategy<Value = What> {
         });
     let fs = devs.prop_map(FsKey::Dev);
     prop_oneof![
-        any::<bool>().prop_map(|data_only| What::SyncEnter { data_only }),
-        Just(What::SyncExit),
-        (fs.clone(), 1_u64..3).prop_map(|(fs, inode)| What::FsEnter { fs, inode, data_only: false }),
-        (fs.clone(), 1_u64..3).prop_map(|(fs, inode)| What::FsExit { fs, inode }),
-        (fs, any::<bool>()).prop_map(|(fs, log_io)| What::Journal { fs, step: "step", log_io }),
-        blocks.clone().prop_map(What::Queue),
-        blocks.clone().prop_map(What::Issue),
-        blocks.prop_map(What::Complete),
+        any::<bool>().prop_map(|data_only| TraceEventKind::SyncEnter { data_only }),
+        Just(TraceEventKind::SyncExit),
+        (fs.clone(), 1_u64..3).prop_map(|(fs, inode)| TraceEventKind::FsEnter {
+            fs,
+            inode,
+            data_only: false
+        }),
+        (fs.clone(), 1_u64..3).prop_map(|(fs, inode)| TraceEventKind::FsExit { fs, inode }),
+        (fs, any::<bool>()).prop_map(|(fs, log_io)| TraceEventKind::Journal { fs, step: "step", log_io }),
+        blocks.clone().prop_map(TraceEventKind::Queue),
+        blocks.clone().prop_map(TraceEventKind::Issue),
+        blocks.prop_map(TraceEventKind::Complete),
     ]
 }
 
@@ -313,11 +317,11 @@ proptest! {
         fua: bool,
     ) {
         let mut at_ns = 0;
-        let moments: Vec<Moment> = steps
+        let moments: Vec<TraceEvent> = steps
             .into_iter()
             .map(|(later, pid, what)| {
                 at_ns += later;
-                Moment { at_ns, cpu: (pid % 2) as u16, pid, what }
+                TraceEvent { at_ns, cpu: (pid % 2) as u16, pid, what }
             })
             .collect();
         let mut chain = on_loop(fs_type, 0, 1);

@@ -3,7 +3,7 @@
 mod fixture;
 
 use proptest::prelude::*;
-use record::compare::Ground;
+use record::compare::ComparisonBasis;
 use report::terminal::{Style, claims, comparison, compleat, summary};
 use stats::Thresholds;
 use stats::history::{Prior, Spread};
@@ -39,8 +39,14 @@ fn comparison_with_a_slower_run() {
     candidate.cells.truncate(7);
     candidate.trials.retain(|trial| trial.cell < 7);
     let spread = Spread::learn(&[], Prior::BARE_METAL);
-    let ground = Ground { spread, known: Default::default(), anchor: None };
-    let compared = record::compare::compare(&baseline, &candidate, &ground, &Thresholds::default());
+    let ground = ComparisonBasis { spread, known: Default::default(), anchor: None };
+    let compared = record::compare::compare(
+        &baseline,
+        &candidate,
+        &ground,
+        record::results::MetricName::Throughput,
+        &Thresholds::default(),
+    );
     insta::assert_snapshot!(comparison(&compared, Style::default()));
 }
 

@@ -6,7 +6,7 @@ use record::results::Status;
 use report::view::headline::headline;
 use report::view::notice::{Kind, notices};
 use report::view::verdict::{against_first, word};
-use report::view::{Measure, Standing, View, facts};
+use report::view::{CellState, Measure, View, facts};
 use stats::compleat::Compleat;
 
 #[test]
@@ -80,16 +80,19 @@ fn a_paced_load_is_compared_by_latency() {
 fn places_without_results_say_why() {
     let mut run = fixture::run();
     let view = View::new(&run);
-    assert!(matches!(view.point(3, 0).standing, Standing::Unavailable { .. }));
+    assert!(matches!(view.point(3, 0).standing, CellState::Unavailable { .. }));
     assert!(
-        matches!(view.point(2, 1).standing, Standing::Failed(message) if message.contains("os error 28"))
+        matches!(view.point(2, 1).standing, CellState::Failed(message) if message.contains("os error 28"))
     );
-    assert_eq!(view.point(1, 1).standing, Standing::Measured);
+    assert_eq!(view.point(1, 1).standing, CellState::Measured);
     assert_eq!(view.point(1, 1).values.len(), 4, "the trial that timed out is no result");
     run.trials.retain(|trial| trial.cell != 0);
     run.cells.retain(|cell| cell.id != 5);
     let view = View::new(&run);
-    assert_eq!((view.point(0, 0).standing, view.point(0, 1).standing), (Standing::NotRun, Standing::Absent));
+    assert_eq!(
+        (view.point(0, 0).standing, view.point(0, 1).standing),
+        (CellState::NotRun, CellState::Absent)
+    );
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn an_interrupted_outcome_is_no_result() {
         .filter(|trial| trial.cell == 0)
         .for_each(|trial| trial.status = Status::Interrupted);
     let view = View::new(&run);
-    assert_eq!((view.point(0, 0).values.len(), view.point(0, 0).standing), (0, Standing::Interrupted));
+    assert_eq!((view.point(0, 0).values.len(), view.point(0, 0).standing), (0, CellState::Interrupted));
     assert_eq!(view.stacks[0].compleat, Some(Compleat::Unknown));
 }
 
@@ -144,6 +147,24 @@ fn nothing_that_went_wrong_is_hidden() {
     let remark = all.iter().find(|notice| notice.kind == Kind::Remark).unwrap();
     assert_eq!(remark.place, "tmpfs, 4 loads", "said once");
     assert!(all.is_sorted_by_key(|notice| notice.kind));
+}
+
+#[test]
+fn a_trial_that_stood_still_is_a_doubt() {
+    let mut run = fixture::run();
+    let doubts = |run: &record::results::Run| {
+        let all = notices(&View::new(run));
+        all.into_iter().filter(|notice| notice.text.contains("stood still")).collect::<Vec<_>>()
+    };
+    assert!(doubts(&run).is_empty());
+    let trial =
+        run.trials.iter_mut().find(|trial| trial.status.is_done() && trial.outcome.is_some()).unwrap();
+    let stopped = stats::Metric::duration("stopped_seconds", 4.75);
+    trial.outcome.as_mut().unwrap().metrics.push(stopped);
+    let said = doubts(&run);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].kind == Kind::Doubt && said[0].text.contains("trial 1 of"), "{said:?}");
+    assert!(said[0].text.contains("was stopped"), "{said:?}");
 }
 
 #[test]
@@ -193,4 +214,41 @@ fn a_busy_machine_is_said() {
         all.iter().any(|notice| notice.text.contains("not the same in all trials: load.average")),
         "{all:#?}"
     );
+}
+
+#[test]
+fn a_rate_beyond_the_machines_memory_carries_a_doubt() {
+    let mut run = fixture::run();
+    let told = |run: &record::results::Run| {
+        let all = notices(&View::new(run));
+        all.into_iter().filter(|one| one.text.contains("copies in memory")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&run), [], "runs of before do not know how fast it is");
+    let moved = |trial: &record::results::Trial| {
+        let outcome = trial.outcome.as_ref()?;
+        Some(outcome.io_bytes() as f64 / outcome.measured_seconds).filter(|rate| rate.is_finite())
+    };
+    let most = run.trials.iter().filter(|trial| trial.status.is_done()).filter_map(moved).fold(0.0, f64::max);
+    let set = |run: &mut record::results::Run, rate: f64| {
+        let environments = run.trials.iter_mut().filter_map(|trial| trial.environment.as_mut());
+        environments.for_each(|one| one.load.copied_bytes_per_second = Some(rate as u64));
+    };
+    set(&mut run, most + 1.0);
+    assert_eq!(told(&run), []);
+    set(&mut run, most * 0.99);
+    let found = told(&run);
+    assert_eq!((found.len(), found[0].kind), (1, Kind::Doubt), "{found:?}");
+}
+
+#[test]
+fn figures_from_before_a_correction_carry_a_doubt() {
+    let mut run = fixture::run();
+    run.study = "stacks = ['ext4']\n[[workload]]\napp = 'tpcc'\n".into();
+    let told = |run: &record::results::Run| {
+        notices(&View::new(run)).into_iter().find(|one| one.text.contains("measured before a correction"))
+    };
+    assert_eq!(told(&run), None);
+    run.version = 1;
+    let found = told(&run).unwrap();
+    assert!(found.kind == Kind::Doubt && found.text.contains("the tail is too short"), "{found:?}");
 }

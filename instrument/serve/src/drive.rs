@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use stats::metric::names;
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
 
 /// How long a terminal sleeps before it looks again whether it is to end.
@@ -52,7 +53,7 @@ pub trait Terminal: Send {
     ///
     /// # Errors
     /// What the server answered; after a conflict it has been rolled back.
-    fn attempt(&mut self) -> Result<Done, Self::Error>;
+    fn attempt(&mut self) -> Result<TransactionEnd, Self::Error>;
 
     /// Seconds that a person would key and think before a transaction of this kind; 0: none.
     fn wait_seconds(&mut self, kind: usize) -> f64 {
@@ -72,7 +73,7 @@ impl<T: Terminal + ?Sized> Terminal for Box<T> {
         (**self).choose()
     }
 
-    fn attempt(&mut self) -> Result<Done, T::Error> {
+    fn attempt(&mut self) -> Result<TransactionEnd, T::Error> {
         (**self).attempt()
     }
 
@@ -83,7 +84,7 @@ impl<T: Terminal + ?Sized> Terminal for Box<T> {
 
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
+pub enum TransactionEnd {
     /// It was committed.
     Committed,
     /// It was rolled back because the load wants that.
@@ -113,6 +114,8 @@ pub struct Pace {
 pub struct Counts {
     of: Vec<CountsOfKind>,
     retries: u64,
+    /// When the last operation that counts ended.
+    last_end: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -129,7 +132,7 @@ struct CountsOfKind {
 
 /// What all terminals did.
 #[derive(Debug)]
-pub struct Driven<E> {
+pub struct DriveOutcome<E> {
     /// As the laboratory stores it.
     pub outcome: Outcome,
     /// Transactions that were rolled back by intent, in the measured interval.
@@ -144,7 +147,7 @@ pub fn drive<T: Terminal>(
     terminals: Vec<T>,
     pace: &Pace,
     stopped: &(dyn Fn() -> bool + Sync),
-) -> Driven<T::Error> {
+) -> DriveOutcome<T::Error> {
     let run = |mut terminal: T, clock: &Clock<'_>| clock.run(&mut terminal, kinds.len());
     drive_with(kinds, terminals, pace, stopped, run)
 }
@@ -156,7 +159,7 @@ pub fn drive_with<P: Send, E: Failure>(
     pace: &Pace,
     stopped: &(dyn Fn() -> bool + Sync),
     run: impl Fn(P, &Clock<'_>) -> (Counts, Option<E>) + Sync,
-) -> Driven<E> {
+) -> DriveOutcome<E> {
     let start = Instant::now();
     let begin = start + Duration::from_secs_f64(pace.warmup_seconds);
     let end = begin + Duration::from_secs_f64(pace.seconds);
@@ -185,24 +188,32 @@ pub fn drive_with<P: Send, E: Failure>(
     let ended = Instant::now();
     let mut all = Counts::new(kinds.len());
     let mut failed = None;
+    let mut lengths = Vec::new();
     for result in results {
         match result {
             Ok((counts, error)) => {
+                // an operation that was under way when the time was up makes its terminal's interval longer
+                let last = counts.last_end.map_or(end, |last| last.max(end));
+                lengths.push(last.saturating_duration_since(begin).as_secs_f64());
                 all.merge(&counts);
                 failed = failed.or(error);
             }
             Err(_) => failed = failed.or_else(|| Some(E::panicked())),
         }
     }
-    let measured = ended.min(end).saturating_duration_since(begin).as_secs_f64();
     let why = match &failed {
         Some(error) => Ended::Failed { message: error.to_string() },
         None if stopped() => Ended::Interrupted,
         None if ended < end => Ended::Done,
         None => Ended::TimeUp,
     };
+    // as of the threads of a workload: docs/semantics.md, "The measured interval"
+    let measured = match why {
+        Ended::TimeUp => lengths.iter().sum::<f64>() / lengths.len().max(1) as f64,
+        _ => ended.saturating_duration_since(begin).as_secs_f64(),
+    };
     let (outcome, rolled_back) = summarize(kinds, all, why, measured, pace);
-    Driven { outcome, rolled_back, failed }
+    DriveOutcome { outcome, rolled_back, failed }
 }
 
 /// The clock that all terminals share.
@@ -228,8 +239,8 @@ impl Clock<'_> {
                 match terminal.attempt() {
                     Ok(done) => break Some(done),
                     Err(error) if error.is_conflict() && retries < ATTEMPTS_MAX => retries += 1,
-                    // nothing of it counts that ends after the interval
-                    Err(_) if self.is_over(Instant::now()) => return (counts, None),
+                    // the connection may be gone because the run is
+                    Err(_) if self.is_abandoned() => return (counts, None),
                     Err(error) if error.is_conflict() => break None,
                     Err(error) => {
                         self.fail();
@@ -242,6 +253,7 @@ impl Clock<'_> {
                 counts.retries += u64::from(retries);
                 let due = due.map(|due| now.saturating_duration_since(due));
                 counts.count(kind, done, now - began, due, second);
+                counts.ended(now);
             }
         }
         (counts, None)
@@ -257,9 +269,15 @@ impl Clock<'_> {
         now >= self.end || self.over.load(Ordering::Acquire) || (self.stopped)()
     }
 
-    /// The second of the measured interval that this moment is in, if it is in one.
+    /// Whether the run was interrupted, or has failed in another terminal: what is under way is not waited for.
+    pub fn is_abandoned(&self) -> bool {
+        self.over.load(Ordering::Acquire) || (self.stopped)()
+    }
+
+    /// The second since the measured interval began, for an operation that ends now; none during the warm-up. An operation that
+    /// was under way when the time was up ends in a second past the interval, and counts.
     pub fn second(&self, now: Instant) -> Option<usize> {
-        (now >= self.begin && now < self.end).then(|| (now - self.begin).as_secs() as usize)
+        (now >= self.begin).then(|| (now - self.begin).as_secs() as usize)
     }
 
     /// Whether operations come at a rate, due one after the other.
@@ -309,24 +327,30 @@ impl Clock<'_> {
 impl Counts {
     /// Nothing, of so many kinds.
     pub fn new(kinds: usize) -> Counts {
-        Counts { of: vec![CountsOfKind::default(); kinds], retries: 0 }
+        Counts { of: vec![CountsOfKind::default(); kinds], retries: 0, last_end: None }
     }
 
-    /// Counts an operation of a kind that ended in this second of the interval; none: it failed.
+    /// An operation that counts ended at this moment, which is not before any earlier one.
+    #[inline]
+    pub fn ended(&mut self, now: Instant) {
+        self.last_end = Some(now);
+    }
+
+    /// Counts an operation of a kind that ended in this second since the interval began; none: it failed.
     #[inline]
     pub fn count(
         &mut self,
         kind: usize,
-        done: Option<Done>,
+        done: Option<TransactionEnd>,
         service: Duration,
         intended: Option<Duration>,
         second: usize,
     ) {
         let counts = &mut self.of[kind];
         let (ops, bytes) = match done {
-            Some(Done::Moved { ops, bytes }) => (ops, bytes),
-            Some(Done::Committed) => (1, 0),
-            Some(Done::RolledBack) => {
+            Some(TransactionEnd::Moved { ops, bytes }) => (ops, bytes),
+            Some(TransactionEnd::Committed) => (1, 0),
+            Some(TransactionEnd::RolledBack) => {
                 counts.rolled_back += 1;
                 (1, 0)
             }
@@ -382,9 +406,15 @@ fn summarize(
 ) -> (Outcome, u64) {
     let rolled_back = all.of.iter().map(|one| one.rolled_back).sum();
     let metrics = vec![
-        Metric { name: "retries".into(), unit: "1".into(), value: all.retries as f64 },
-        Metric { name: "rolled_back".into(), unit: "1".into(), value: rolled_back as f64 },
+        Metric::process(names::RETRIES, "1", all.retries as f64),
+        Metric::process(names::ROLLED_BACK, "1", rolled_back as f64),
     ];
+    // the last, incomplete second is left out, and so is what ended after the time was up
+    let whole_seconds = measured_seconds.min(pace.seconds).floor() as usize;
+    let within = |mut by_second: Vec<u64>| {
+        by_second.truncate(whole_seconds);
+        by_second
+    };
     let ops = kinds.iter().zip(all.of).map(|(kind, counts)| OpOutcome {
         name: kind.name.to_string(),
         kind: "transaction".into(),
@@ -396,8 +426,8 @@ fn summarize(
         starved: 0,
         service: counts.service,
         intended: pace.rate.map(|_| counts.intended),
-        ops_per_second: counts.ops_by_second,
-        bytes_per_second: counts.bytes_by_second,
+        ops_per_second: within(counts.ops_by_second),
+        bytes_per_second: within(counts.bytes_by_second),
         over_time: None,
     });
     let outcome = Outcome {
@@ -463,7 +493,7 @@ mod tests {
             self.number % 2
         }
 
-        fn attempt(&mut self) -> Result<Done, Fault> {
+        fn attempt(&mut self) -> Result<TransactionEnd, Fault> {
             if self.number >= self.fails_at {
                 return Err(Fault::Gone);
             }
@@ -472,11 +502,15 @@ mod tests {
                 return Err(Fault::Conflict);
             }
             std::thread::sleep(Duration::from_millis(1));
-            Ok(if self.number.is_multiple_of(10) { Done::RolledBack } else { Done::Committed })
+            Ok(if self.number.is_multiple_of(10) {
+                TransactionEnd::RolledBack
+            } else {
+                TransactionEnd::Committed
+            })
         }
     }
 
-    fn run(conflicts: u32, fails_at: usize, rate: Option<f64>) -> Driven<Fault> {
+    fn run(conflicts: u32, fails_at: usize, rate: Option<f64>) -> DriveOutcome<Fault> {
         let fake = || Fake { number: 0, conflicts, left: 0, fails_at };
         let pace = Pace { warmup_seconds: 0.0, seconds: 0.3, rate };
         drive(&KINDS, vec![fake(), fake()], &pace, &|| false)
@@ -488,7 +522,7 @@ mod tests {
         let (outcome, ops) = (&driven.outcome, driven.outcome.io_ops());
         assert!(ops > 0 && driven.failed.is_none() && outcome.ended == Ended::TimeUp);
         assert_eq!(outcome.io_service().count(), ops);
-        assert_eq!(outcome.io_ops_by_second().iter().sum::<u64>(), ops);
+        assert_eq!(outcome.io_ops_by_second(), [0; 0], "no second is complete");
         assert!(outcome.ops.iter().all(|op| op.intended.is_none()));
         let retries = outcome.metrics.iter().find(|metric| metric.name == "retries").unwrap().value;
         assert_eq!(retries, 2.0 * ops as f64);
@@ -512,6 +546,37 @@ mod tests {
         assert!(late.max().unwrap() > service, "a queue of transactions that are due adds to their latency");
     }
 
+    /// Every operation takes as long as this.
+    struct Slow(Duration);
+
+    impl Terminal for Slow {
+        type Error = Fault;
+
+        fn choose(&mut self) -> usize {
+            0
+        }
+
+        fn attempt(&mut self) -> Result<TransactionEnd, Fault> {
+            std::thread::sleep(self.0);
+            Ok(TransactionEnd::Committed)
+        }
+    }
+
+    #[test]
+    fn an_operation_under_way_at_the_end_counts_with_its_whole_latency() {
+        let pace = Pace { warmup_seconds: 0.0, seconds: 1.1, rate: None };
+        let stall = Duration::from_millis(1700);
+        let driven = drive(&KINDS[..1], vec![Slow(stall), Slow(stall)], &pace, &|| false);
+        let outcome = driven.outcome;
+        assert_eq!((outcome.io_ops(), &outcome.ended), (2, &Ended::TimeUp));
+        assert!(outcome.io_service().max().unwrap() >= 1_700_000_000, "the stall is in the tail");
+        assert!(
+            outcome.measured_seconds >= 1.7,
+            "rates are divided by the time until the last operation ended"
+        );
+        assert!(outcome.io_ops_by_second().len() <= 1, "no second past the interval is in the series");
+    }
+
     /// Ten calls of three operations each.
     struct Few(u32);
 
@@ -527,8 +592,8 @@ mod tests {
             0
         }
 
-        fn attempt(&mut self) -> Result<Done, Fault> {
-            Ok(Done::Moved { ops: 3, bytes: 7 })
+        fn attempt(&mut self) -> Result<TransactionEnd, Fault> {
+            Ok(TransactionEnd::Moved { ops: 3, bytes: 7 })
         }
     }
 
@@ -551,7 +616,7 @@ mod tests {
             fn choose(&mut self) -> usize {
                 0
             }
-            fn attempt(&mut self) -> Result<Done, Fault> {
+            fn attempt(&mut self) -> Result<TransactionEnd, Fault> {
                 panic!("planted")
             }
         }

@@ -13,4 +13,4 @@ pub mod place;
 pub mod process;
 
 pub use error::ServeError;
-pub use place::{Moment, Place};
+pub use place::{LoadSite, Moment};

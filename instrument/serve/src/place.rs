@@ -6,7 +6,7 @@ use camino::Utf8Path;
 use journal::Journal;
 
 /// Where a load runs, and who hears of it.
-pub struct Place<'a> {
+pub struct LoadSite<'a> {
     /// Directory on the stack under test.
     pub root: &'a Utf8Path,
     /// Directory for sockets and logs of private servers, elsewhere.

@@ -14,4 +14,4 @@ pub const BLOCKS_MAX: u64 = 1 << 27;
 /// The files do not fit: which, and what would.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Full(pub String);
+pub struct DiskFull(pub String);

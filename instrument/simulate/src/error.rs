@@ -1,6 +1,6 @@
 //! Why a simulation could not be made.
 
-use crate::disk::Full;
+use crate::disk::DiskFull;
 use crate::job::JobError;
 
 /// Why a simulation could not be made.
@@ -17,5 +17,5 @@ pub enum SimulateError {
     Device(#[from] ssd::error::ConfigError),
     /// The files do not fit.
     #[error(transparent)]
-    Full(#[from] Full),
+    Full(#[from] DiskFull),
 }

@@ -11,7 +11,7 @@ use order::{Protocol, Report, Simulation, programs};
 use stats::Histogram;
 use stats::outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
 
-use crate::disk::{Full, JOURNAL_BLOCKS};
+use crate::disk::{DiskFull, JOURNAL_BLOCKS};
 use crate::error::SimulateError;
 use crate::job::{Job, JobError, Load, SECONDS, WARMUP_SECONDS};
 use crate::loadfile::{self, LoadFile};
@@ -102,7 +102,7 @@ fn script(
     traced: bool,
 ) -> Result<(Outcome, Trace), SimulateError> {
     let Load::Wml { model } = &job.load else {
-        return Err(SimulateError::from(Full("the load is no script".into())));
+        return Err(SimulateError::from(DiskFull("the load is no script".into())));
     };
     let length = Length::of(options);
     let own: Vec<RunOptions> = (0..job.containers)
@@ -256,7 +256,7 @@ fn program(
         (None, "varmail") => (0..containers).try_for_each(|group| programs::varmail(&mut sim, group, seed)),
         (None, _) => programs::sysbench(&mut sim, containers, seed),
     };
-    started.ok_or_else(|| SimulateError::from(Full("the files of the containers do not fit".into())))?;
+    started.ok_or_else(|| SimulateError::from(DiskFull("the files of the containers do not fit".into())))?;
     let mut told = |sim: &Simulation<'_>, now: u64| {
         tell(Progress {
             elapsed_seconds: (now as f64 - length.warmup as f64) / 1e9,
@@ -353,8 +353,7 @@ impl Measured {
             ("sent_to_pinned_queue", "1", self.pinned_away as f64),
             ("cores_busy", "1", self.busy),
         ];
-        let metric =
-            |(name, unit, value): (&str, &str, f64)| Metric { name: name.into(), unit: unit.into(), value };
+        let metric = |(name, unit, value): (&str, &str, f64)| Metric::rate(name, unit, value);
         if self.durable.is_empty() {
             outcome.notes.push(
                 "no fsync ended in the measured time; without one nothing is written, since write-back by age is not modelled"

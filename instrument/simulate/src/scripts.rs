@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use engine::record::Timing;
-use engine::simulated::{Simulated, What};
+use engine::simulated::{EntryKind, Simulated};
 use order::{Layout, Op, Simulation, View};
 
-use crate::disk::{BLOCKS_MAX, ENTRIES_PER_BLOCK, Full, INODES_PER_BLOCK, JOURNAL_BLOCKS, PAGE_BYTES};
-use crate::target::{Actor, Container, Virtual};
+use crate::disk::{BLOCKS_MAX, DiskFull, ENTRIES_PER_BLOCK, INODES_PER_BLOCK, JOURNAL_BLOCKS, PAGE_BYTES};
+use crate::target::{Container, LaneProgram, VirtualTarget};
 
 /// A file has room for so many times its nominal size: appends grow it until it is deleted.
 const GROWTH: u64 = 4;
@@ -25,13 +25,13 @@ fn room(size: u64, files: usize) -> u64 {
 ///
 /// # Errors
 /// The files are larger than the simulated disk.
-pub fn layout(runs: &[Simulated<'_>]) -> Result<Layout, Full> {
+pub fn layout(runs: &[Simulated<'_>]) -> Result<Layout, DiskFull> {
     let (mut data, mut inodes, mut dirs) = (1u64, 1, 1);
     for run in runs {
         let entries = run.entries();
         let pages = |what| match what {
-            What::File { size } => room(size, entries.len()),
-            What::Directory => 1,
+            EntryKind::File { size } => room(size, entries.len()),
+            EntryKind::Directory => 1,
         };
         let all: u64 = entries.iter().map(|entry| pages(entry.what)).fold(0, u64::saturating_add);
         data = data.max(all);
@@ -41,7 +41,7 @@ pub fn layout(runs: &[Simulated<'_>]) -> Result<Layout, Full> {
     }
     if data.saturating_mul(runs.len() as u64) > BLOCKS_MAX {
         let gib = |blocks: u64| blocks / (1 << 18);
-        return Err(Full(format!(
+        return Err(DiskFull(format!(
             "{} containers with files of {} GiB each (room to grow included) do not fit into the {} GiB of a simulated \
              disk: take fewer containers, or smaller files by --set",
             runs.len(),
@@ -70,16 +70,16 @@ pub fn start<'r>(
     timing: Timing,
     call_ns: u64,
     lanes: &mut u32,
-) -> Result<Rc<Container>, Full> {
-    let full = || Full("the files of a container do not fit into its block group".into());
+) -> Result<Rc<Container>, DiskFull> {
+    let full = || DiskFull("the files of a container do not fit into its block group".into());
     let root = sim.dir(group).ok_or_else(full)?;
     let entries = run.entries();
     let mut container = Container::default();
     let files = entries.len();
     for entry in entries {
         let (pages, size) = match entry.what {
-            What::File { size } => (room(size, files), size),
-            What::Directory => (1, 0),
+            EntryKind::File { size } => (room(size, files), size),
+            EntryKind::Directory => (1, 0),
         };
         let there = entry.exists.then(|| size.div_ceil(PAGE_BYTES) as u32);
         let id = sim.file(root, pages as u32, there).ok_or_else(full)?;
@@ -88,11 +88,11 @@ pub fn start<'r>(
     }
     let container = Rc::new(container);
     for thread in 0..run.threads() {
-        let target = Virtual::new(container.clone(), *lanes, call_ns);
+        let target = VirtualTarget::new(container.clone(), *lanes, call_ns);
         *lanes += 1;
         let mailbox = target.mailbox();
         let lane = async move { run.lane(thread, &target, timing).await };
-        sim.spawn("loadline", Actor::new(lane, mailbox, container.clone()));
+        sim.spawn("loadline", LaneProgram::new(lane, mailbox, container.clone()));
     }
     sim.spawn("deadline", end_of(run, container.clone(), timing.deadline_ns));
     Ok(container)

@@ -6,7 +6,7 @@ use order::{Layout, Op, Simulation, Sync, View};
 use stats::Histogram;
 use stats::outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
 
-use crate::disk::Full;
+use crate::disk::DiskFull;
 use crate::error::SimulateError;
 use crate::job::Job;
 
@@ -28,7 +28,7 @@ fn simulate(job: &Job, seed: u64, count: u32, cold: bool) -> Result<Simulation<'
     setup.profile.power.idle_wake_ns = IDLE_WAKE_NS;
     setup.traced = true;
     let mut sim = Simulation::new(setup)?;
-    let full = || Full("one file does not fit".into());
+    let full = || DiskFull("one file does not fit".into());
     let file = sim.dir(0).and_then(|dir| sim.file(dir, 64, None)).ok_or_else(full)?;
     let mut program = write_sync(file, count, Sync::Fsync);
     let mut slept = !cold;
@@ -72,7 +72,7 @@ pub fn run(job: &Job, seed: u64) -> Result<Outcome, SimulateError> {
         ("flush_and_fua_ms", split.flush + split.fua),
         ("host_ms", split.host),
     ];
-    let metric = |(name, ns): (&str, u64)| Metric { name: name.into(), unit: "ms".into(), value: ms(ns) };
+    let metric = |(name, ns): (&str, u64)| Metric::rate(name, "ms", ms(ns));
     let verdict = sim.audit();
     let ended = if verdict.is_clean() || job.stack == "ext4-nobarrier" {
         Ended::Done

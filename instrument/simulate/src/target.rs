@@ -1,6 +1,6 @@
 //! The engine's target in virtual time: each operation of a lane is an operation of its task in the simulation.
 //!
-//! A lane is a future, a task is a [`Program`]: an [`Actor`] is the latter and polls the former. When the lane does
+//! A lane is a future, a task is a [`Program`]: an [`LaneProgram`] is the latter and polls the former. When the lane does
 //! something that takes time, its future leaves an [`Op`] in a [`Mailbox`] and is pending; the actor hands the operation to
 //! the simulation, which asks for the next one when it has ended.
 
@@ -121,7 +121,7 @@ pub struct Mailbox {
 
 /// One lane's view of its container.
 #[derive(Debug)]
-pub struct Virtual {
+pub struct VirtualTarget {
     mailbox: Rc<Mailbox>,
     container: Rc<Container>,
     /// The lane's counter in the simulation, and the value that it waits for.
@@ -139,10 +139,10 @@ pub struct Open {
     direct: bool,
 }
 
-impl Virtual {
+impl VirtualTarget {
     /// A target for lane `number` of the simulation.
-    pub fn new(container: Rc<Container>, number: u32, call_ns: u64) -> Virtual {
-        Virtual { mailbox: Rc::default(), container, number, waits: Cell::new(0), call_ns }
+    pub fn new(container: Rc<Container>, number: u32, call_ns: u64) -> VirtualTarget {
+        VirtualTarget { mailbox: Rc::default(), container, number, waits: Cell::new(0), call_ns }
     }
 
     /// Where it leaves its operations.
@@ -195,7 +195,7 @@ fn span(offset: u64, length: u64, pages_max: u32) -> (u32, u32) {
     (first.min(u64::from(pages_max - pages)) as u32, pages)
 }
 
-impl Target for Virtual {
+impl Target for VirtualTarget {
     type File = Open;
     const CARRIES_DATA: bool = false;
 
@@ -351,7 +351,7 @@ impl Target for Virtual {
 }
 
 /// A lane as a program of the simulation.
-pub struct Actor<'r> {
+pub struct LaneProgram<'r> {
     lane: Option<Pin<Box<dyn Future<Output = ()> + 'r>>>,
     mailbox: Rc<Mailbox>,
     container: Rc<Container>,
@@ -359,14 +359,14 @@ pub struct Actor<'r> {
     held: Option<Op>,
 }
 
-impl<'r> Actor<'r> {
+impl<'r> LaneProgram<'r> {
     /// An actor for the future of a lane, whose target has this mailbox.
     pub fn new(
         lane: impl Future<Output = ()> + 'r,
         mailbox: Rc<Mailbox>,
         container: Rc<Container>,
-    ) -> Actor<'r> {
-        Actor { lane: Some(Box::pin(lane)), mailbox, container, held: None }
+    ) -> LaneProgram<'r> {
+        LaneProgram { lane: Some(Box::pin(lane)), mailbox, container, held: None }
     }
 
     fn poll(&mut self) -> Op {
@@ -383,7 +383,7 @@ impl<'r> Actor<'r> {
     }
 }
 
-impl Program for Actor<'_> {
+impl Program for LaneProgram<'_> {
     fn next(&mut self, view: View) -> Op {
         self.mailbox.now.set(view.now);
         let op = match self.held.take() {

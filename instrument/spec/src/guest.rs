@@ -44,10 +44,10 @@ pub(super) fn cut(text: &str) -> Result<(&str, Option<Guest>), ParseErrorKind> {
     let mut before = text.len();
     let mut end = 0;
     let mut parts: Vec<String> = Vec::new();
-    for piece in split(text, |c| c == '+')? {
-        // where the piece begins, its plus included
+    for (number, piece) in split(text, |c| c == '+')?.into_iter().enumerate() {
+        // where the piece begins, its plus included: the first, which may be empty, has none
         let start = end;
-        end = start + piece.len() + usize::from(start > 0);
+        end = start + piece.len() + usize::from(number > 0);
         let whole = &text[start..end];
         if whole.starts_with(KERNEL) || whole.starts_with(DETERMINISTIC) {
             before = before.min(start);
@@ -145,6 +145,9 @@ mod tests {
             "dir:/tmp+kernel:x",
             "ext4+kernel:a+kernel:b",
             "ext4+kernel:a+deterministicx",
+            // nothing before the first plus, and letters of several bytes
+            "+kernel",
+            "+kerne\u{14d}+",
         ] {
             assert!(text.parse::<StackSpec>().is_err(), "{text}");
         }

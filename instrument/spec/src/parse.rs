@@ -174,7 +174,7 @@ fn name_and_args(text: &str) -> Result<(&str, Vec<&str>), ParseErrorKind> {
         let hint = if name.contains('@') { "; quote an option that holds an `@`" } else { "" };
         return Err(ParseErrorKind::BadDeviceName { word: unquote(name), hint });
     }
-    if let Some(word) = args.iter().find(|word| !plain(word, "._-+=/:")) {
+    if let Some(word) = args.iter().find(|word| !plain(word, "._-+=/:@")) {
         return Err(ParseErrorKind::BadImageArgument { word: unquote(word) });
     }
     Ok((name, args))

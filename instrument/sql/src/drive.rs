@@ -2,12 +2,12 @@
 
 use crate::db::DbError;
 
-pub use serve::drive::{Done, Failure, Kind, Pace, Terminal, by_five_seconds, drive};
+pub use serve::drive::{Failure, Kind, Pace, Terminal, TransactionEnd, by_five_seconds, drive};
 
 /// A terminal of any load.
 pub type AnyTerminal<'a> = Box<dyn Terminal<Error = DbError> + 'a>;
 /// What all terminals did.
-pub type Driven = serve::drive::Driven<DbError>;
+pub type Driven = serve::drive::DriveOutcome<DbError>;
 
 impl Failure for DbError {
     fn is_conflict(&self) -> bool {

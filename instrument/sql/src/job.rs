@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use camino::{Utf8Path, Utf8PathBuf};
-pub use serve::{Moment, Place};
-use stats::{Metric, Outcome};
+pub use serve::{LoadSite, Moment};
+use stats::Outcome;
+use stats::metric::{Metric, names};
 
 use crate::db::{Address, Connection, DbError};
 use crate::drive::{self, AnyTerminal, Kind, Pace};
@@ -53,7 +54,7 @@ pub struct Job {
     /// See [`Settings::flush`].
     pub flush: Flush,
     /// A server that runs already, instead of a private one.
-    pub address: Option<String>,
+    pub address: Option<workload::Address>,
 }
 
 /// A server in use.
@@ -140,7 +141,7 @@ impl Job {
         root.join(DATA)
     }
 
-    fn host(&self, flush: Flush, place: &Place<'_>) -> Result<Host, SqlError> {
+    fn host(&self, flush: Flush, place: &LoadSite<'_>) -> Result<Host, SqlError> {
         if let Some(url) = &self.address {
             return Ok(Host::Given(self.engine, Address::Url(url.clone())));
         }
@@ -154,7 +155,7 @@ impl Job {
     ///
     /// # Errors
     /// What failed; the tables are there already at a given address.
-    pub fn fill(&self, place: &Place<'_>) -> Result<(), SqlError> {
+    pub fn fill(&self, place: &LoadSite<'_>) -> Result<(), SqlError> {
         if self.address.is_none() {
             (place.tell)("making the data directory");
             server::create(&self.settings(self.flush), &Job::data(place.root))?;
@@ -190,7 +191,7 @@ impl Job {
     }
 
     /// Fills tables, as many at once as there are processors.
-    fn fill_tables(&self, host: &mut Host, place: &Place<'_>) -> Result<(), SqlError> {
+    fn fill_tables(&self, host: &mut Host, place: &LoadSite<'_>) -> Result<(), SqlError> {
         let parts = match &self.what {
             What::Oltp(oltp) => oltp.tables as usize,
             What::Tpcc { size, .. } => 1 + size.warehouses as usize,
@@ -287,7 +288,7 @@ impl Job {
     ///
     /// # Errors
     /// What failed: a server that has died is told with the end of its log, a violated condition by its number.
-    pub fn measure(&self, pace: &Pace, place: &Place<'_>) -> Result<Outcome, SqlError> {
+    pub fn measure(&self, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, SqlError> {
         let mut host = self.host(self.flush, place)?;
         let mut connection = host.connect().map_err(SqlError::doing("connecting"))?;
         let told = server::read_back(&mut connection)?;
@@ -307,8 +308,7 @@ impl Job {
             return Err(SqlError::Interrupted);
         }
         let mut outcome = driven.outcome;
-        let server_seconds =
-            used.map(|value| Metric { name: "server_cpu_seconds".into(), unit: "s".into(), value });
+        let server_seconds = used.map(|value| Metric::machine(names::SERVER_CPU_SECONDS, "s", value));
         outcome.metrics.extend(server_seconds);
         let settings: Vec<String> = told.iter().map(|(name, value)| format!("{name}={value}")).collect();
         outcome.notes.push(format!("{}: {}", self.engine, settings.join(", ")));
@@ -347,11 +347,7 @@ impl Job {
             ("all transactions", drive::by_five_seconds(&outcome.io_ops_by_second())),
             ("New-Order", drive::by_five_seconds(&orders.ops_per_second)),
         ];
-        outcome.metrics.push(Metric {
-            name: "new_orders_per_minute".into(),
-            unit: "1/min".into(),
-            value: per_minute,
-        });
+        outcome.metrics.push(Metric::rate(names::NEW_ORDERS_PER_MINUTE, "1/min", per_minute));
         for (name, numbers) in &mut fives {
             numbers.truncate(FIVES_MAX);
             if !numbers.is_empty() {

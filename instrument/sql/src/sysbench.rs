@@ -6,7 +6,7 @@
 use stats::Direction;
 
 use crate::db::{Connection, DbError, Statement, Value};
-use crate::drive::{Done, Kind, Terminal};
+use crate::drive::{Kind, Terminal, TransactionEnd};
 use crate::error::SqlError;
 use crate::random::{Distribution, Random};
 
@@ -30,7 +30,27 @@ pub enum Mix {
     WriteOnly,
     /// `oltp_read_write`: both in one transaction.
     ReadWrite,
+    /// `oltp_point_select`: one row, read for itself.
+    PointSelect,
+    /// `oltp_update_index`: one update of the indexed column.
+    UpdateIndex,
+    /// `oltp_update_non_index`: one update of a text.
+    UpdateNonIndex,
+    /// `oltp_delete`: one row, which may be gone before.
+    Delete,
 }
+
+/// Every mix.
+pub const MIXES: [Mix; 8] = [
+    Mix::Insert,
+    Mix::ReadOnly,
+    Mix::WriteOnly,
+    Mix::ReadWrite,
+    Mix::PointSelect,
+    Mix::UpdateIndex,
+    Mix::UpdateNonIndex,
+    Mix::Delete,
+];
 
 impl Mix {
     /// What it runs, one kind of transaction.
@@ -40,16 +60,31 @@ impl Mix {
             Mix::ReadOnly => ("read-only", Direction::Read),
             Mix::WriteOnly => ("write-only", Direction::Write),
             Mix::ReadWrite => ("read-write", Direction::Neither),
+            Mix::PointSelect => ("point-select", Direction::Read),
+            Mix::UpdateIndex => ("update-index", Direction::Write),
+            Mix::UpdateNonIndex => ("update-non-index", Direction::Write),
+            Mix::Delete => ("delete", Direction::Write),
         };
         [Kind { name, direction }]
     }
 
-    fn reads(self) -> bool {
-        matches!(self, Mix::ReadOnly | Mix::ReadWrite)
+    /// Several statements between BEGIN and COMMIT; the others are one, committed by itself.
+    fn is_transaction(self) -> bool {
+        matches!(self, Mix::ReadOnly | Mix::WriteOnly | Mix::ReadWrite)
     }
 
-    fn writes(self) -> bool {
-        matches!(self, Mix::WriteOnly | Mix::ReadWrite)
+    /// The statements that it prepares.
+    fn statements(self) -> &'static [usize] {
+        match self {
+            Mix::Insert => &[],
+            Mix::ReadOnly => &READS,
+            Mix::WriteOnly => &WRITES,
+            Mix::ReadWrite => &ALL,
+            Mix::PointSelect => &[POINT],
+            Mix::UpdateIndex => &[UPDATE_INDEX],
+            Mix::UpdateNonIndex => &[UPDATE_TEXT],
+            Mix::Delete => &[DELETE],
+        }
     }
 }
 
@@ -124,22 +159,15 @@ impl Oltp {
         };
         for number in 1..=self.tables {
             let table = format!("sbtest{number}");
-            let one = STATEMENTS.iter().map(|(of, text)| {
-                let wanted = if *of == Part::Read { self.mix.reads() } else { self.mix.writes() };
-                let text = text.replace("{t}", &table);
-                wanted.then(|| terminal.connection.prepare(&text)).transpose()
-            });
-            let prepared = one.collect::<Result<Vec<_>, _>>()?;
+            let mut prepared: [Option<Statement>; STATEMENTS.len()] = Default::default();
+            for &number in self.mix.statements() {
+                let text = STATEMENTS[number].replace("{t}", &table);
+                prepared[number] = Some(terminal.connection.prepare(&text)?);
+            }
             terminal.statements.push(prepared);
         }
         Ok(terminal)
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Read,
-    Write,
 }
 
 const POINT: usize = 0;
@@ -148,18 +176,21 @@ const UPDATE_INDEX: usize = 5;
 const UPDATE_TEXT: usize = 6;
 const DELETE: usize = 7;
 const INSERT: usize = 8;
+const READS: [usize; 5] = [POINT, 1, 2, 3, 4];
+const WRITES: [usize; 4] = [UPDATE_INDEX, UPDATE_TEXT, DELETE, INSERT];
+const ALL: [usize; 9] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Statements of each table, by the numbers above.
-const STATEMENTS: [(Part, &str); 9] = [
-    (Part::Read, "SELECT c FROM {t} WHERE id=?"),
-    (Part::Read, "SELECT c FROM {t} WHERE id BETWEEN ? AND ?"),
-    (Part::Read, "SELECT SUM(k) FROM {t} WHERE id BETWEEN ? AND ?"),
-    (Part::Read, "SELECT c FROM {t} WHERE id BETWEEN ? AND ? ORDER BY c"),
-    (Part::Read, "SELECT DISTINCT c FROM {t} WHERE id BETWEEN ? AND ? ORDER BY c"),
-    (Part::Write, "UPDATE {t} SET k=k+1 WHERE id=?"),
-    (Part::Write, "UPDATE {t} SET c=? WHERE id=?"),
-    (Part::Write, "DELETE FROM {t} WHERE id=?"),
-    (Part::Write, "INSERT INTO {t} (id, k, c, pad) VALUES (?, ?, ?, ?)"),
+const STATEMENTS: [&str; 9] = [
+    "SELECT c FROM {t} WHERE id=?",
+    "SELECT c FROM {t} WHERE id BETWEEN ? AND ?",
+    "SELECT SUM(k) FROM {t} WHERE id BETWEEN ? AND ?",
+    "SELECT c FROM {t} WHERE id BETWEEN ? AND ? ORDER BY c",
+    "SELECT DISTINCT c FROM {t} WHERE id BETWEEN ? AND ? ORDER BY c",
+    "UPDATE {t} SET k=k+1 WHERE id=?",
+    "UPDATE {t} SET c=? WHERE id=?",
+    "DELETE FROM {t} WHERE id=?",
+    "INSERT INTO {t} (id, k, c, pad) VALUES (?, ?, ?, ?)",
 ];
 
 /// What one transaction does: chosen once, so that it is the same when it is tried again.
@@ -178,7 +209,7 @@ pub struct OltpTerminal {
     connection: Connection,
     random: Random,
     /// By table, by number of the statement; those of the mix.
-    statements: Vec<Vec<Option<Statement>>>,
+    statements: Vec<[Option<Statement>; STATEMENTS.len()]>,
     transaction: Transaction,
 }
 
@@ -195,27 +226,52 @@ impl OltpTerminal {
         self.transaction.steps.push((table, statement, values));
     }
 
-    fn choose_reads(&mut self) {
+    fn choose_points(&mut self, reads: usize) {
         let table = self.table();
-        for _ in 0..POINT_READS {
+        for _ in 0..reads {
             let id = self.id();
             self.step(table, POINT, vec![id.into()]);
         }
+    }
+
+    fn choose_ranges(&mut self) {
         for range in RANGES {
             let (table, id) = (self.table(), self.id());
             self.step(table, range, vec![id.into(), (id + RANGE_ROWS - 1).into()]);
         }
     }
 
-    fn choose_writes(&mut self) {
+    fn choose_update_index(&mut self) {
         let (table, id) = (self.table(), self.id());
         self.step(table, UPDATE_INDEX, vec![id.into()]);
+    }
+
+    fn choose_update_text(&mut self) {
         let (table, id, text) = (self.table(), self.id(), self.random.groups(GROUPS.0));
         self.step(table, UPDATE_TEXT, vec![text.into(), id.into()]);
+    }
+
+    fn choose_delete(&mut self) {
+        let (table, id) = (self.table(), self.id());
+        self.step(table, DELETE, vec![id.into()]);
+    }
+
+    fn choose_replacement(&mut self) {
         let (table, id, k) = (self.table(), self.id(), self.id());
         let (c, pad) = (self.random.groups(GROUPS.0), self.random.groups(GROUPS.1));
         self.step(table, DELETE, vec![id.into()]);
         self.step(table, INSERT, vec![id.into(), k.into(), c.into(), pad.into()]);
+    }
+
+    fn choose_reads(&mut self) {
+        self.choose_points(POINT_READS);
+        self.choose_ranges();
+    }
+
+    fn choose_writes(&mut self) {
+        self.choose_update_index();
+        self.choose_update_text();
+        self.choose_replacement();
     }
 
     fn choose_insert(&mut self) {
@@ -229,7 +285,9 @@ impl OltpTerminal {
     }
 
     fn run_steps(&mut self) -> Result<(), DbError> {
-        self.connection.begin()?;
+        if self.oltp.mix.is_transaction() {
+            self.connection.begin()?;
+        }
         for (table, number, values) in &self.transaction.steps {
             let Some(statement) = self.statements[*table][*number].as_ref() else { continue };
             if *number < UPDATE_INDEX {
@@ -238,7 +296,7 @@ impl OltpTerminal {
                 self.connection.run(statement, values)?;
             }
         }
-        self.connection.commit()
+        if self.oltp.mix.is_transaction() { self.connection.commit() } else { Ok(()) }
     }
 }
 
@@ -247,24 +305,28 @@ impl Terminal for OltpTerminal {
 
     fn choose(&mut self) -> usize {
         self.transaction.steps.clear();
-        if self.oltp.mix == Mix::Insert {
-            self.choose_insert();
-        }
-        if self.oltp.mix.reads() {
-            self.choose_reads();
-        }
-        if self.oltp.mix.writes() {
-            self.choose_writes();
+        match self.oltp.mix {
+            Mix::Insert => self.choose_insert(),
+            Mix::ReadOnly => self.choose_reads(),
+            Mix::WriteOnly => self.choose_writes(),
+            Mix::ReadWrite => {
+                self.choose_reads();
+                self.choose_writes();
+            }
+            Mix::PointSelect => self.choose_points(1),
+            Mix::UpdateIndex => self.choose_update_index(),
+            Mix::UpdateNonIndex => self.choose_update_text(),
+            Mix::Delete => self.choose_delete(),
         }
         0
     }
 
-    fn attempt(&mut self) -> Result<Done, DbError> {
+    fn attempt(&mut self) -> Result<TransactionEnd, DbError> {
         if self.oltp.mix == Mix::Insert {
-            return self.connection.plain(&self.transaction.text).map(|()| Done::Committed);
+            return self.connection.plain(&self.transaction.text).map(|()| TransactionEnd::Committed);
         }
         match self.run_steps() {
-            Ok(()) => Ok(Done::Committed),
+            Ok(()) => Ok(TransactionEnd::Committed),
             Err(error) => Err(match rolled_back(&mut self.connection, error) {
                 // two transactions delete and insert the row of one number: under READ COMMITTED the second one finds
                 // the first one's row only when it inserts

@@ -8,7 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
 use needs::needs;
 use sql::drive::Pace;
-use sql::job::{Place, Seeds};
+use sql::job::{LoadSite, Seeds};
 use sql::random::Distribution;
 use sql::sysbench::{Mix, Oltp};
 use sql::tpcc::{Ledger, Size, conditions};
@@ -31,8 +31,8 @@ impl Bench {
         Bench { _folder: folder, path, journal }
     }
 
-    fn place(&self) -> Place<'_> {
-        Place {
+    fn place(&self) -> LoadSite<'_> {
+        LoadSite {
             root: &self.path,
             temporary: &self.path,
             journal: &self.journal,
@@ -254,7 +254,7 @@ fn a_server_that_dies_ends_the_run_with_its_log() {
             }
         }
     };
-    let place = Place { tell: &kill, ..bench.place() };
+    let place = LoadSite { tell: &kill, ..bench.place() };
     let error = job.measure(&pace(30.0), &place).unwrap_err().to_string();
     assert!(error.contains("PostgreSQL died") && error.contains("the end of its log"), "{error}");
     assert!(error.contains("immediate shutdown"), "{error}");
@@ -288,7 +288,7 @@ fn a_wrong_password_is_told_with_a_remedy() {
     connection.plain("GRANT ALL ON loadline.* TO 'ann'@'localhost'").unwrap();
     let sql::db::Address::Socket(socket) = server.address() else { unreachable!() };
     let address = |password: &str| format!("mysql://ann:{password}@localhost/loadline?socket={socket}");
-    let with = |password: &str| Job { address: Some(address(password)), ..private.clone() };
+    let with = |password: &str| Job { address: Some(address(password).as_str().into()), ..private.clone() };
     let error = with("wrong").fill(&bench.place()).unwrap_err().to_string();
     assert!(error.contains("Access denied") && error.contains("give user and password"), "{error}");
     // the right one works, leaves no tables behind, and does not overwrite tables that are there
@@ -316,7 +316,7 @@ fn a_full_disk_is_told_with_a_remedy() {
     assert!(mounted.success());
     let oltp = Oltp { mix: Mix::Insert, tables: 1, rows: 400_000, distribution: Distribution::Uniform };
     let job = job(What::Oltp(oltp), Engine::Postgres);
-    let place = Place { root: Utf8Path::new(small.as_str()), ..bench.place() };
+    let place = LoadSite { root: Utf8Path::new(small.as_str()), ..bench.place() };
     let error = job.fill(&place).unwrap_err().to_string();
     assert!(std::process::Command::new("umount").arg(small.as_str()).status().unwrap().success());
     assert!(error.contains("No space left") || error.contains("could not extend"), "{error}");

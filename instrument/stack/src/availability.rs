@@ -77,7 +77,12 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
         Device::Emulated { .. } if spec.is_ublk() => ublk(host)?,
         Device::Emulated { .. } => fuse(host, "an emulated SSD")?,
     }
-    format_and_mount(host, spec.fs())?;
+    if spec.in_process() {
+        mkfs(host, spec.fs())?;
+        attach(host, spec)?;
+    } else {
+        format_and_mount(host, spec.fs())?;
+    }
     match spec.device() {
         Device::Block(path) => block_device(host, path),
         Device::Emulated { .. } if spec.is_ublk() => Ok(()),
@@ -116,6 +121,15 @@ pub(crate) fn format_and_mount(host: &Host, fs: FsKind) -> Result<(), Unavailabl
     Ok(())
 }
 
+/// What a file system that the trial's process opens itself takes of the kernel: no mount, but its device.
+fn attach(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
+    if host.has_sys_admin() || matches!(spec.device(), Device::Block(_)) {
+        return Ok(());
+    }
+    let reason = "attaching an image as a block device needs root (the capability CAP_SYS_ADMIN)";
+    Err(Unavailable::new(reason, "run with sudo; `inprocess` mounts nothing, but its image is a loop device"))
+}
+
 fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
     if !path.is_dir() {
         let reason = format!("{path} is not an existing directory");
@@ -133,11 +147,13 @@ fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
 /// `fuse-limit` are served by a process.
 pub(crate) fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
     let fuse = host.path("/dev/fuse");
+    if !fuse.exists() {
+        let remedy = "load the module (modprobe fuse), or give the container the device (--device /dev/fuse)";
+        return Err(Unavailable::new(format!("{what} needs /dev/fuse, which is not there"), remedy));
+    }
     rustix::fs::access(fuse.as_str(), Access::READ_OK | Access::WRITE_OK).map_err(|error| {
-        Unavailable::new(
-            format!("{what} needs /dev/fuse, which may not be opened ({error})"),
-            "load the module (modprobe fuse) and run as root",
-        )
+        let reason = format!("{what} needs /dev/fuse, which may not be opened ({error})");
+        Unavailable::new(reason, "run as root, or give the container the device (--device /dev/fuse)")
     })
 }
 

@@ -42,7 +42,7 @@ pub struct Builder {
 }
 
 /// What is known while a stack grows.
-struct Draft<'a> {
+struct StackDraft<'a> {
     spec: &'a StackSpec,
     scope: Scope,
     record: BuildRecord,
@@ -111,17 +111,17 @@ impl Builder {
         &self,
         spec: &'a StackSpec,
         journal: &Arc<Journal>,
-        steps: impl FnOnce(&mut Draft<'a>) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError>,
+        steps: impl FnOnce(&mut StackDraft<'a>) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError>,
     ) -> Result<MountedStack, StackError> {
         let scope = Scope::new(journal);
-        let mut draft = Draft { spec, scope, record: BuildRecord::new(spec) };
+        let mut draft = StackDraft { spec, scope, record: BuildRecord::new(spec) };
         let made = steps(&mut draft).and_then(|(path, plan)| {
             let over = spec.network().map(|network| self.behind(&mut draft, network, &path)).transpose()?;
             Ok((path, plan, over))
         });
         match made {
             Ok((path, plan, over)) => {
-                let Draft { scope, mut record, .. } = draft;
+                let StackDraft { scope, mut record, .. } = draft;
                 record.tool_versions = self.tool_versions(spec.fs());
                 let machine = (self.host.clone(), self.runner.clone());
                 Ok(MountedStack::new(spec.clone(), scope, machine, (path, plan, over), record))
@@ -138,7 +138,12 @@ impl Builder {
     }
 
     /// Serves what is at `path`, and mounts that beside it.
-    fn behind(&self, draft: &mut Draft<'_>, network: &Network, path: &Utf8Path) -> Result<Over, StackError> {
+    fn behind(
+        &self,
+        draft: &mut StackDraft<'_>,
+        network: &Network,
+        path: &Utf8Path,
+    ) -> Result<Over, StackError> {
         let target = over::target(path);
         std::fs::create_dir(&target).map_err(io_error(&target))?;
         let over = Over {
@@ -159,7 +164,7 @@ impl Builder {
     /// A private directory within a directory that exists; nothing else there is touched.
     fn directory(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut StackDraft<'_>,
         dir: &Utf8Path,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let dir = dir.canonicalize_utf8().map_err(io_error(dir))?;
@@ -171,7 +176,7 @@ impl Builder {
         Ok((data, None))
     }
 
-    fn in_memory(&self, draft: &mut Draft<'_>) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
+    fn in_memory(&self, draft: &mut StackDraft<'_>) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let tree = self.work_tree(draft)?;
         // any word is taken as the source: a unique one proves later that the mount is ours
         let source = format!("loadline-{}", random_word());
@@ -180,7 +185,7 @@ impl Builder {
 
     fn image(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut StackDraft<'_>,
         options: ImageOptions,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let tree = self.work_tree(draft)?;
@@ -196,7 +201,7 @@ impl Builder {
 
     fn on_loop(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut StackDraft<'_>,
         tree: &Utf8Path,
         file: &Utf8PathBuf,
         options: ImageOptions,
@@ -218,7 +223,7 @@ impl Builder {
 
     fn block_device(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut StackDraft<'_>,
         path: &Utf8Path,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let permit = Permit::take(&self.host, &*self.runner, path, Consent::Named(self.erase.as_deref()))?;
@@ -234,7 +239,7 @@ impl Builder {
 
     fn format_and_mount(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut StackDraft<'_>,
         tree: &Utf8Path,
         device: &Utf8Path,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
@@ -263,7 +268,7 @@ impl Builder {
 
     fn mount(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut StackDraft<'_>,
         tree: &Utf8Path,
         source: String,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
@@ -287,7 +292,7 @@ impl Builder {
     /// The line that formats `device`. Its words name nothing else that exists: some mkfs format every device on their
     /// line, or one named as that of a log.
     fn mkfs_command(&self, spec: &StackSpec, device: &Utf8Path) -> Result<Option<CommandLine>, StackError> {
-        if let Some(other) = mkfs::names_something(spec.mkfs_words()) {
+        if let Some(other) = mkfs::named_path(spec.mkfs_words()) {
             let why =
                 "words for mkfs must not name a device or a file, since mkfs may overwrite it: leave it out";
             return Err(EraseRefused::NotADevice { device: other, why: why.into() }.into());
@@ -306,7 +311,7 @@ impl Builder {
     }
 
     /// The private directory of this stack within the work directory.
-    fn work_tree(&self, draft: &mut Draft<'_>) -> Result<Utf8PathBuf, StackError> {
+    fn work_tree(&self, draft: &mut StackDraft<'_>) -> Result<Utf8PathBuf, StackError> {
         std::fs::create_dir_all(&self.work_dir).map_err(io_error(&self.work_dir))?;
         let work_dir = self.work_dir.canonicalize_utf8().map_err(io_error(&self.work_dir))?;
         create_tree::<StackError>(&mut draft.scope, &work_dir)

@@ -10,7 +10,7 @@ const DEFAULT_BYTES: u64 = 8 << 30;
 const STEP_BYTES: u64 = 64 << 20;
 /// What may stand within the parentheses.
 const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, transport=auto|classic|uring|ublk, \
-    queues=N (ublk), prefault, raw, sleepy";
+    queues=N (ublk), fail=flush:N|write:N|read@BLOCK|.., prefault, raw, sleepy";
 
 /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours. A stack is
 /// formatted, so a backing file must not exist; [`AttachOptions::backing_use`] may be changed to name the one that
@@ -47,6 +47,7 @@ fn set(options: &mut AttachOptions, word: &str) -> Result<(), SsdError> {
         Some(("backing", value)) => options.backing = Backing::File(value.into()),
         Some(("transport", value)) => options.transport = Transport::parse(value).ok_or_else(bad)?,
         Some(("queues", value)) => options.queues = value.parse().map_err(|_| bad())?,
+        Some(("fail", value)) => options.faults.push(value.parse()?),
         Some(("fua", value)) => options.fua = FuaMode::parse(value).ok_or_else(bad)?,
         None if word == "prefault" => options.prefault = true,
         None if word == "raw" => options.compensate = false,
@@ -83,6 +84,8 @@ mod tests {
         assert_eq!((found.transport, found.queues), (Transport::Fuse(Fuse::Classic), 1));
         let found = options("xfs@980pro(transport=ublk,queues=4):1G").unwrap().unwrap();
         assert_eq!((found.transport, found.queues), (Transport::Ublk, 4));
+        let found = options("ext4@980pro(fail=flush:3,fail=read@64+):1G").unwrap().unwrap();
+        assert_eq!(found.faults, ["flush:3", "read@64+"].map(|fault| fault.parse().unwrap()));
         assert_eq!(options("ext4@slow(1ms,1GB/s):64M").unwrap().unwrap().profile, "slow(1ms,1GB/s)");
         assert_eq!(options("ext4@image").unwrap(), None);
         let chosen = options("ext4@980pro").unwrap().unwrap();
@@ -95,6 +98,7 @@ mod tests {
         let text = |stack: &str| options(stack).unwrap_err().to_string();
         assert!(text("ext4@980pro(quick)").contains("scale=X"));
         assert!(text("ext4@980pro(fua=maybe)").contains("fua=modelled|flush"));
+        assert!(text("ext4@980pro(fail=flush@3)").contains("a flush touches none"));
         assert!(text("ext4@980pro(queues=2)").contains("transport ublk"));
         assert!(text("ext4@980por").contains("980pro"));
         assert!(text("ext4@slow(1ms)").contains("slow(1ms,1GB/s)"));

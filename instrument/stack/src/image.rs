@@ -20,15 +20,15 @@ pub(crate) fn free_bytes(dir: &Utf8Path) -> io::Result<u64> {
 }
 
 /// What an unprivileged writer may still use of a file system.
-pub(crate) struct Room {
+pub(crate) struct FreeSpace {
     pub bytes: u64,
     /// Files that may be made; `None` where their number has no limit.
     pub files: Option<u64>,
 }
 
-pub(crate) fn room(dir: &Utf8Path) -> io::Result<Room> {
+pub(crate) fn room(dir: &Utf8Path) -> io::Result<FreeSpace> {
     let stat = rustix::fs::statvfs(dir.as_str())?;
-    Ok(Room {
+    Ok(FreeSpace {
         bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
         files: (stat.f_files > 0).then_some(stat.f_favail),
     })

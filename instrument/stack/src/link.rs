@@ -51,7 +51,7 @@ pub fn main() -> Option<u8> {
     Some(match run(&words) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("loadline: the link: {error}");
+            host::note!("loadline: the link: {error}");
             1
         }
     })

@@ -29,7 +29,7 @@ pub(crate) fn betrfs_command(program: &Utf8Path, words: &[String], device: &Utf8
 }
 
 /// The first device or file that exists and that a word of the user names, alone or as a value (`logdev=/dev/sdx`).
-pub(crate) fn names_something(words: &[String]) -> Option<Utf8PathBuf> {
+pub(crate) fn named_path(words: &[String]) -> Option<Utf8PathBuf> {
     let names = words.iter().flat_map(|word| word.split(['=', ',']).chain(word.get(2..)));
     let exists = |name: &&str| {
         let named = Utf8Path::new(name).metadata();
@@ -91,8 +91,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("precious").to_str().unwrap().to_string();
         std::fs::write(&file, "x").unwrap();
-        let named =
-            |words: &[&str]| names_something(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
+        let named = |words: &[&str]| named_path(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
         let log = format!("logdev={file},size=10000b");
         let close = format!("-l{file}");
         for words in [&[file.as_str()][..], &["-l", &log], &[&close], &["-m", "raid1", &file]] {

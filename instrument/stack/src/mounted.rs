@@ -142,13 +142,13 @@ impl MountedStack {
 
     /// What outside of a load can be why it failed, and what to do: the daemon behind the mount has died, or the file
     /// system that is served or that holds the image is full. `None` when nothing of that is so.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         if self.daemon_is_dead() {
             return Some(
                 "the daemon behind the mount died: was it killed, or for want of memory (dmesg)?".into(),
             );
         }
-        if let Some(trouble) = self.over.as_ref().and_then(Over::trouble) {
+        if let Some(trouble) = self.over.as_ref().and_then(Over::server_problem) {
             return Some(trouble);
         }
         if let Some(trouble) = self.served_is_full() {

@@ -158,7 +158,7 @@ impl Over {
     }
 
     /// Why the mount does not answer, when it does not.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn server_problem(&self) -> Option<String> {
         self.client_has_ended().then(|| {
             "sshfs, the process behind the mount, died: was it killed, or for want of memory (dmesg)?".into()
         })

@@ -86,6 +86,18 @@ fn without_root_only_directories_remain() {
     }
     let spec = format!("dir:{}", dir.path).parse().unwrap();
     assert!(probe_availability_on(&host, &spec).is_available());
+    let (reason, remedy) = why_not(&host, "betrfs,inprocess");
+    assert!(reason.contains("block device needs root") && !reason.contains("mounting"), "{reason}");
+    assert!(remedy.contains("sudo"), "{remedy}");
+}
+
+#[test]
+fn a_file_system_within_the_process_needs_no_fuse() {
+    let dir = temp_dir();
+    let host = machine(&dir.path);
+    let _ = std::fs::remove_file(host.path("/dev/fuse"));
+    assert!(why_not(&host, "betrfs").1.contains("--device /dev/fuse"));
+    assert!(probe_availability_on(&host, &"betrfs,inprocess".parse().unwrap()).is_available());
 }
 
 #[test]

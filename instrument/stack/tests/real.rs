@@ -105,7 +105,7 @@ fn a_stack_behind_sshfs() {
         let served =
             built.path().parent().unwrap().join(if behind.starts_with("dir") { "data" } else { "mnt" });
         assert_eq!(std::fs::read_to_string(served.join("file")).unwrap(), "kept");
-        assert!(built.free_bytes().unwrap() > 0 && built.trouble().is_none());
+        assert!(built.free_bytes().unwrap() > 0 && built.problem().is_none());
         let expected = if behind.starts_with("dir") { Coldness::CachesDropped } else { Coldness::Remounted };
         assert_eq!(built.remount_cold().unwrap(), expected);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
@@ -135,7 +135,7 @@ fn a_full_disk_behind_sshfs_is_told() {
         let dir = temp_dir();
         let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
         let built = Builder::new(dir.path.join("work")).build(&stack.parse().unwrap(), &journal).unwrap();
-        assert_eq!(built.trouble(), None, "{stack}");
+        assert_eq!(built.problem(), None, "{stack}");
         let bytes = if files == 1 { 128 << 20 } else { 1 };
         let failed = (0..files).find_map(|number| {
             let mut file = std::fs::File::create(built.path().join(number.to_string())).ok()?;
@@ -154,7 +154,7 @@ fn a_full_disk_behind_sshfs_is_told() {
             let error = failed.expect("128 MiB do not fit into 64");
             assert_ne!(error.raw_os_error(), Some(libc::ENOSPC), "then nothing needs to be explained");
         }
-        let trouble = built.trouble().unwrap_or_else(|| panic!("{stack}: nothing is told"));
+        let trouble = built.problem().unwrap_or_else(|| panic!("{stack}: nothing is told"));
         assert!(trouble.contains(expected) && trouble.contains("a larger device"), "{trouble}");
         built.teardown().unwrap_or_else(|error| panic!("{error}"));
     }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lab::Store;
-use lab::store::{Listed, StoreError};
-use record::compare::Past;
-use record::trend::{self, AskedCell, Asks};
+use lab::store::{RunListing, StoreError};
+use record::compare::PastResult;
+use record::trend::{self, CellDefinitions, DefinedCell};
 
-use crate::kept::Kept;
+use crate::text_cache::TextCache;
 
 /// What of a run does not change.
 #[derive(Debug, Clone)]
-pub struct Fixed {
+pub struct RunFacts {
     /// Its title.
     pub title: String,
     /// When it began.
@@ -42,7 +42,7 @@ pub struct Entry {
     /// Trials with a result.
     pub done: u64,
     /// The rest.
-    pub fixed: Fixed,
+    pub fixed: RunFacts,
 }
 
 /// How much was read, since the server began.
@@ -69,13 +69,13 @@ pub struct Index {
     /// Labels of each study that is known, by its hash; studies recur, runs are many.
     labels: HashMap<String, Labels>,
     /// What the cells of these studies ask.
-    asks: Asks,
+    asks: CellDefinitions,
     /// What the store keeps of its studies was read, all at once; of those that come later each is asked for.
     is_kept_known: bool,
     /// Entries whose studies were looked at, from the oldest on.
     learned: usize,
     past: Throughputs,
-    kept: Kept,
+    kept: TextCache,
     counts: Counts,
 }
 
@@ -89,8 +89,8 @@ pub struct Labels {
 }
 
 impl Labels {
-    fn of(cells: &[Arc<AskedCell>]) -> Labels {
-        let each_once = |label: fn(&AskedCell) -> &str| {
+    fn of(cells: &[Arc<DefinedCell>]) -> Labels {
+        let each_once = |label: fn(&DefinedCell) -> &str| {
             let mut seen: Vec<&str> = Vec::new();
             for label in cells.iter().map(|asked| label(asked)) {
                 if !seen.contains(&label) {
@@ -112,7 +112,7 @@ struct Throughputs {
     /// They were read.
     are_known: bool,
     /// The oldest run first.
-    all: Vec<Past>,
+    all: Vec<PastResult>,
     /// Runs with more trials since.
     stale: HashSet<String>,
 }
@@ -130,11 +130,11 @@ impl Index {
             row: 0,
             entries: Vec::new(),
             labels: HashMap::new(),
-            asks: Asks::default(),
+            asks: CellDefinitions::default(),
             is_kept_known: false,
             learned: 0,
             past: Throughputs::default(),
-            kept: Kept::default(),
+            kept: TextCache::default(),
             counts: Counts { opened: 1, ..Counts::default() },
         })
     }
@@ -232,14 +232,14 @@ impl Index {
     /// # Errors
     /// The store cannot be read, or a record is damaged.
     pub fn learn(&mut self, id: &str, study_hash: &str) -> Result<(), StoreError> {
-        if self.asks.knows(study_hash) {
+        if self.asks.has_study(study_hash) {
             return Ok(());
         }
         let cells = match self.store.kept_asks_of(study_hash)? {
             Some(cells) => cells,
             None => {
                 self.counts.heads += 1;
-                trend::asked(&self.store.head(id)?).into_iter().map(Arc::new).collect()
+                trend::defined_cells(&self.store.head(id)?).into_iter().map(Arc::new).collect()
             }
         };
         self.labels.insert(study_hash.to_string(), Labels::of(&cells));
@@ -305,7 +305,7 @@ impl Index {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn past(&mut self) -> Result<&[Past], StoreError> {
+    pub fn past(&mut self) -> Result<&[PastResult], StoreError> {
         self.entries()?;
         // should it fail half way, the next look begins anew
         let Throughputs { are_known, mut all, stale } = std::mem::take(&mut self.past);
@@ -328,7 +328,7 @@ impl Index {
     ///
     /// # Errors
     /// The store cannot be read, or a record is damaged.
-    pub fn history(&mut self) -> Result<(&[Past], &Asks, &Store), StoreError> {
+    pub fn history(&mut self) -> Result<(&[PastResult], &CellDefinitions, &Store), StoreError> {
         self.learn_all(u64::MAX)?;
         self.past()?;
         Ok((&self.past.all, &self.asks, &self.store))
@@ -354,6 +354,6 @@ impl Index {
 }
 
 /// What of a run does not change.
-fn fixed(one: &Listed) -> Fixed {
-    Fixed { title: one.title.clone(), started: one.started, study_hash: one.study_hash.clone() }
+fn fixed(one: &RunListing) -> RunFacts {
+    RunFacts { title: one.title.clone(), started: one.started, study_hash: one.study_hash.clone() }
 }

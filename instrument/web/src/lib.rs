@@ -3,9 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | `mod` | addresses, and starting the server |
-//! | `door` | who may come in: host names, the token, what a page may load |
+//! | `access` | who may come in: host names, the token, what a page may load |
 //! | `index` | what is known of all runs, kept and brought up to date |
-//! | `kept` | pages that were made and are still true |
+//! | `text_cache` | pages that were made and are still true |
 //! | `views` | one function for each page |
 //! | `live` | what is sent of a run in progress |
 //! | `so_far` | how far a run is, by its stored trials and its plan |
@@ -14,13 +14,13 @@
 //!
 //! Crate `report` draws every page; nothing is drawn here. SQLite works in threads of the pool, never in those that serve.
 
-mod door;
+mod access;
 mod index;
-mod kept;
 mod live;
 mod query;
 mod so_far;
 mod state;
+mod text_cache;
 mod views;
 
 use std::io::Write;
@@ -32,7 +32,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-pub use door::Token;
+pub use access::Token;
 use index::Index;
 use state::State;
 
@@ -116,7 +116,7 @@ impl Service {
             Some(token) => format!("http://{address}/?token={}", token.text()),
             None => format!("http://{address}/"),
         };
-        let door = Arc::new(door::Door::new(address, token));
+        let door = Arc::new(access::AccessRules::new(address, token));
         let state = State { index: Arc::new(Mutex::new(index)), door };
         let first = state.index.clone();
         tokio::task::spawn_blocking(move || read_ahead(&first));
@@ -163,7 +163,7 @@ fn router(state: State) -> Router {
         .route("/trend.svg", get(views::trend_svg))
         .route("/counts", get(views::counts))
         .route("/assets/{name}", get(views::asset))
-        .fallback(views::nothing)
-        .layer(axum::middleware::from_fn_with_state(state.door.clone(), door::admit))
+        .fallback(views::not_found)
+        .layer(axum::middleware::from_fn_with_state(state.door.clone(), access::check_access))
         .with_state(state)
 }

@@ -5,10 +5,10 @@ use lab::store::StoreError;
 use record::Study;
 use record::deal;
 use record::results::Run;
-use report::web::{CellSoFar, SoFar};
+use report::web::{CellProgress, RunProgress};
 
 /// How far a run is, by its stored trials and its plan.
-pub fn so_far(store: &Store, run: &Run) -> Result<SoFar, StoreError> {
+pub fn so_far(store: &Store, run: &Run) -> Result<RunProgress, StoreError> {
     let briefs = store.briefs(&run.id)?;
     let stacks = run.stacks();
     let order =
@@ -17,7 +17,7 @@ pub fn so_far(store: &Store, run: &Run) -> Result<SoFar, StoreError> {
     let next =
         order.iter().find(|slot| !briefs.iter().any(|one| (one.cell, one.index) == (slot.cell, slot.index)));
     let planned = |cell: u32| order.iter().filter(|slot| slot.cell == cell).count() as u32;
-    let cells = run.cells.iter().map(|cell| CellSoFar {
+    let cells = run.cells.iter().map(|cell| CellProgress {
         cell: cell.id,
         label: cell.label(),
         stack: stacks.iter().position(|stack| *stack == cell.stack).unwrap_or(0),
@@ -35,7 +35,7 @@ pub fn so_far(store: &Store, run: &Run) -> Result<SoFar, StoreError> {
     } else {
         order.len() as u64
     };
-    Ok(SoFar {
+    Ok(RunProgress {
         cells: cells.collect(),
         planned,
         is_finished: run.finished.is_some(),

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use lab::store::StoreError;
 
-use crate::door::Door;
+use crate::access::AccessRules;
 use crate::index::Index;
 use crate::query::may_be_id;
 
@@ -16,7 +16,7 @@ pub struct State {
     /// What is known of all runs.
     pub index: Arc<Mutex<Index>>,
     /// Who may come in.
-    pub door: Arc<Door>,
+    pub door: Arc<AccessRules>,
 }
 
 /// Why there is no page.

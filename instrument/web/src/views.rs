@@ -7,9 +7,9 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use lab::Store;
 use lab::store::StoreError;
-use record::compare::Ground;
+use record::compare::ComparisonBasis;
 use record::results::{MetricName, Run};
-use record::trend::{self, Trend, Wanted};
+use record::trend::{self, SeriesFilter, Trend};
 use report::web::{ASSETS, Filter, List, RunLine, SeriesLine};
 use stats::Thresholds;
 
@@ -179,14 +179,17 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
         let thresholds = Thresholds::default();
         let a = index.store().load_run(&a)?;
         let Some(b) = b else {
-            let compared = record::compare::compare_stacks(&a, None, &thresholds);
+            let compared = record::compare::compare_stacks(&a, None, MetricName::Throughput, &thresholds);
             return report::web::comparison(&compared, thresholds.margin, &a.id, None).map_err(failed);
         };
         let b = index.store().load_run(&b)?;
+        let consulted = record::compare::consulted(index.past()?, &a, &b);
+        let machines = index.store().machines(&consulted);
         let past = index.past()?;
-        let spread = record::compare::spread(past, &a, &b);
-        let known = record::compare::known(past, &a, &b);
-        let compared = record::compare::compare(&a, &b, &Ground { spread, known, anchor: None }, &thresholds);
+        let spread = record::compare::spread(past, &machines, &a, &b);
+        let known = record::compare::machine_history(past, &machines, &a, &b);
+        let ground = ComparisonBasis { spread, known, anchor: None };
+        let compared = record::compare::compare(&a, &b, &ground, MetricName::Throughput, &thresholds);
         report::web::comparison(&compared, thresholds.margin, &a.id, Some(&b.id)).map_err(failed)
     };
     let text = with_index(&state, move |index| index.kept(&uri.to_string(), made));
@@ -204,7 +207,7 @@ pub async fn trend(Given(state): Given<State>, uri: Uri) -> Page {
         };
         return Ok(page(report::web::series(series.into_iter().map(line).collect()).map_err(failed)?));
     }
-    let asked = Asked::of(&query)?;
+    let asked = SeriesQuery::of(&query)?;
     let made = move |index: &mut Index| {
         let text = report::trend::served(&asked.trends(index)?, &asked.command());
         text.map_err(failed)
@@ -214,7 +217,7 @@ pub async fn trend(Given(state): Given<State>, uri: Uri) -> Page {
 
 /// The drawing of a single series.
 pub async fn trend_svg(Given(state): Given<State>, uri: Uri) -> Page {
-    let asked = Asked::of(&Query::of(&uri))?;
+    let asked = SeriesQuery::of(&Query::of(&uri))?;
     let drawing = with_index(&state, move |index| {
         index.kept(&uri.to_string(), |index| {
             let trends = asked.trends(index)?;
@@ -237,7 +240,7 @@ pub async fn trend_svg(Given(state): Given<State>, uri: Uri) -> Page {
 }
 
 /// Which series an address asks for.
-struct Asked {
+struct SeriesQuery {
     workload: Option<String>,
     stack: Option<String>,
     anchor: Option<String>,
@@ -247,13 +250,14 @@ struct Asked {
     every_seconds: f64,
 }
 
-impl Asked {
-    fn of(query: &Query) -> Result<Asked, Refusal> {
+impl SeriesQuery {
+    fn of(query: &Query) -> Result<SeriesQuery, Refusal> {
         let [workload, stack, anchor] =
             ["workload", "stack", "anchor"].map(|name| query.get(name).map(str::to_string));
         let word = query.get("metric").unwrap_or("throughput");
         let metric = MetricName::of_word(word).ok_or_else(|| {
-            let known = "throughput, bandwidth, latency_p50, latency_p99, latency_mean, seconds";
+            let known =
+                "throughput, bandwidth, latency_p50, latency_p99, latency_p999, latency_mean, seconds";
             Refusal::BadInput(format!("metric={word}: there are {known}"))
         })?;
         let every_seconds = match query.get("every_seconds") {
@@ -264,7 +268,7 @@ impl Asked {
                 )?
             }
         };
-        Ok(Asked { workload, stack, anchor, metric, word: word.to_string(), every_seconds })
+        Ok(SeriesQuery { workload, stack, anchor, metric, word: word.to_string(), every_seconds })
     }
 
     /// The command that shows the same.
@@ -282,13 +286,13 @@ impl Asked {
     fn trends(&self, index: &mut Index) -> Result<Vec<Trend>, Refusal> {
         let (workload, stack) = (self.workload.as_deref(), self.stack.as_deref());
         let (anchor, metric, every_seconds) = (self.anchor.as_deref(), self.metric, self.every_seconds);
-        let wanted = Wanted { workload, stack, anchor, metric, every_seconds };
+        let wanted = SeriesFilter { workload, stack, anchor, metric, every_seconds };
         let (past, asks, store) = index.history()?;
         let mut trends = match metric {
             MetricName::Throughput => trend::trends(asks, past, &wanted),
             // every trial of the runs that have it has to be read
             other => {
-                let is = |asked: &std::sync::Arc<trend::AskedCell>| {
+                let is = |asked: &std::sync::Arc<trend::DefinedCell>| {
                     workload.is_none_or(|wanted| wanted == asked.cell.workload || wanted == asked.load)
                         && stack.is_none_or(|wanted| wanted == asked.cell.stack)
                 };
@@ -332,6 +336,6 @@ pub async fn asset(Path(name): Path<String>) -> Page {
 }
 
 /// Any other address.
-pub async fn nothing() -> Refusal {
+pub async fn not_found() -> Refusal {
     Refusal::NotFound("there is no such page; / lists all runs".into())
 }

@@ -45,6 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         trust_tree: false,
         read_only: false,
         write_only: false,
+        contents: Default::default(),
     };
     let start = Instant::now();
     let layout = Layout::build(&fileset, &draws, 1)?;

@@ -202,6 +202,26 @@ pub struct Fileset {
     pub read_only: bool,
     /// Open write-only (unless `read_only`).
     pub write_only: bool,
+    /// What its files hold when they are made.
+    #[serde(default)]
+    pub contents: Contents,
+}
+
+/// What a file holds when it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contents {
+    /// Data, in all its size.
+    #[default]
+    Data,
+    /// Nothing: blocks are allocated by `fallocate`, and the size is set. Where the file system cannot, it is empty.
+    Allocated,
+    /// Nothing: blocks are allocated, the size stays 0.
+    AllocatedBeyondEnd,
+    /// Nothing: the size is set by `ftruncate`.
+    Hole,
+    /// Nothing: its size is 0.
+    Empty,
 }
 
 /// A process definition.
@@ -228,8 +248,11 @@ pub struct Thread {
     pub memory_bytes: Value,
     /// Best-effort I/O priority 0-7.
     pub io_priority: Option<u8>,
-    /// The loop body.
+    /// The loop body. Of a [`Thread::stream`]: its operations in the order read, write, fsync, fdatasync.
     pub body: Vec<Node>,
+    /// It issues a stream of transfers instead of running its body.
+    #[serde(default)]
+    pub stream: Option<Box<crate::Stream>>,
 }
 
 /// One step of a thread's loop: a flowop, or a composite one with its inner list.

@@ -96,6 +96,7 @@ fn fileset() -> impl Strategy<Value = Fileset> {
             trust_tree: false,
             read_only: false,
             write_only: false,
+            contents: Default::default(),
         },
     )
 }
@@ -275,5 +276,6 @@ fn plain() -> Fileset {
         trust_tree: false,
         read_only: false,
         write_only: false,
+        contents: Default::default(),
     }
 }

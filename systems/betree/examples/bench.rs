@@ -2,13 +2,13 @@
 //!
 //! WHERE is a directory for a file (default: the temporary directory) or a block device **whose content is lost**; MIB
 //! how much sequential data to write (default 1024); MODE `buffered` (default), `direct`, or `uring` (direct through
-//! io_uring); CASES a comma-separated list of those below, or `all`; STEPS a step as `Steps::up_to` has it. The store's
+//! io_uring); CASES a comma-separated list of those below, or `all`; STEPS a step as `Features::up_to` has it. The store's
 //! cache is a quarter of the data, so that reads are not all from memory. Each figure of writes includes a closing
 //! sync.
 
 mod load;
 
-use betree::{Db, FileStorage, KeyRange, Options, Steps, Storage, UringStorage, WriteBatch};
+use betree::{Db, Features, FileStorage, KeyRange, Options, Storage, UringStorage, WriteBatch};
 use load::{Random, key};
 use std::error::Error;
 use std::io;
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 const BLOCK: usize = load::BLOCK as usize;
 const RANDOM_WRITES: u64 = 262_144;
+/// Of writes with a sync each: hundreds on a device, hundreds of thousands in memory.
+const SYNCS_TIME: Duration = Duration::from_secs(1);
 
 struct Place {
     path: PathBuf,
@@ -228,10 +230,11 @@ impl Bench {
     }
 
     fn syncs(&mut self) -> Result<(), Box<dyn Error>> {
-        let (db, start, n) = (self.db()?, Instant::now(), 500);
-        for i in 0..n {
-            db.put(b"fsync", &[i as u8; 100])?;
+        let (db, start, mut n) = (self.db()?, Instant::now(), 0);
+        while start.elapsed() < SYNCS_TIME {
+            db.put(b"fsync", &[n as u8; 100])?;
             db.sync()?;
+            n += 1;
         }
         report("put + sync", n, n * 100, start.elapsed());
         Ok(())
@@ -264,7 +267,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mode = args.next().unwrap_or_else(|| "buffered".into());
     let cases = args.next().filter(|c| c != "all").unwrap_or_else(|| CASES.into());
     let steps = args.next().unwrap_or_else(|| "v0.6".into());
-    let steps = Steps::up_to(&steps).ok_or("there is no such step")?;
+    let steps = Features::up_to(&steps).ok_or("there is no such step")?;
     let place = Place::new(&path, mode, (mib << 20) * 3 + (4 << 30))?;
     println!("{mib} MiB of data, {} I/O", place.mode);
     let options = Options { cache_bytes: (mib << 20) as usize / 4, steps, ..Options::default() };

@@ -67,7 +67,9 @@ impl FreeMap {
 
     /// Takes exactly these units; false, and no change, if one of them is not free.
     pub fn take(&mut self, s: Segment) -> bool {
-        let (start, end) = (s.start, s.start + s.units as u64);
+        // It may come from storage, and be anything.
+        let Some(end) = s.start.checked_add(s.units.into()) else { return false };
+        let start = s.start;
         let Some((hole, len)) = self.by_start.range(..=start).next_back().map(|(a, b)| (*a, *b)) else {
             return false;
         };
@@ -110,6 +112,14 @@ impl FreeMap {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn segments_that_end_behind_all_numbers_are_not_free() {
+        let mut map = FreeMap::new(0, u64::MAX);
+        assert!(!map.take(Segment { start: u64::MAX, units: 1 }));
+        assert!(!map.take(Segment { start: u64::MAX - 1, units: u32::MAX }));
+        assert_eq!(map.units(), u64::MAX);
+    }
 
     proptest! {
         #[test]

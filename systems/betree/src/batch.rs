@@ -117,8 +117,21 @@ pub struct WriteBatch {
     deletes_range: bool,
     /// The space that is kept for deletes may be used.
     from_reserve: bool,
+    promised: u64,
+    overwrites: bool,
     /// Why it cannot be stored.
     bad: Option<String>,
+}
+
+/// What a batch asks of the free space.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Demand {
+    /// Bytes of new data.
+    pub growth: usize,
+    /// Bytes of space that have been promised for them.
+    pub promised: u64,
+    /// They replace as much.
+    pub overwrites: bool,
 }
 
 impl WriteBatch {
@@ -296,6 +309,25 @@ impl WriteBatch {
     /// True if the batch deletes a range.
     pub(crate) fn deletes_range(&self) -> bool {
         self.deletes_range
+    }
+
+    /// For what it adds, `bytes` of space have been [promised](crate::Db::promise). The promise is not taken back by the write:
+    /// [`Db::take_back`](crate::Db::take_back) is to be called after it.
+    pub fn from_promise(&mut self, bytes: u64) -> &mut Self {
+        self.promised = bytes;
+        self
+    }
+
+    /// It puts values in the place of others as large, which must succeed on a full store: until the others are free it may use part
+    /// of the reserve.
+    pub fn overwrites(&mut self) -> &mut Self {
+        self.overwrites = true;
+        self
+    }
+
+    /// What it asks of the free space.
+    pub(crate) fn demand(&self) -> Demand {
+        Demand { growth: self.growth(), promised: self.promised, overwrites: self.overwrites }
     }
 
     /// Bytes of new data; 0 if the batch only removes or may use the reserve.

@@ -1,6 +1,6 @@
 //! Blocks: what the translation table knows about a node or an extent on storage, and counted references.
 
-use crate::held::Held;
+use crate::extent_cache::ExtentCache;
 use crate::storage::UNIT;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,13 @@ pub struct Segment {
     pub start: u64,
     /// Number of units.
     pub units: u32,
+}
+
+impl Segment {
+    /// Its length in bytes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.units) * UNIT as u64
+    }
 }
 
 /// What a block holds.
@@ -105,11 +112,11 @@ pub(crate) fn scatter<'a>(info: &BlockInfo, buf: &'a [u8]) -> Vec<(u64, &'a [u8]
 /// References die anywhere, also while locks are held; so a drop only notes the number here, and the table
 /// collects the notes when it next works. This mutex is the innermost of all.
 #[derive(Debug, Default)]
-pub struct Reaper {
+pub struct ReferenceReaper {
     dropped: Mutex<Vec<BlockId>>,
 }
 
-impl Reaper {
+impl ReferenceReaper {
     /// Takes the numbers noted so far.
     pub fn take(&self) -> Vec<BlockId> {
         std::mem::take(&mut *self.dropped.lock().unwrap_or_else(|e| e.into_inner()))
@@ -119,8 +126,8 @@ impl Reaper {
 struct Counted {
     id: BlockId,
     info: Arc<BlockInfo>,
-    held: Option<Arc<Held>>,
-    reaper: Arc<Reaper>,
+    held: Option<Arc<ExtentCache>>,
+    reaper: Arc<ReferenceReaper>,
 }
 
 impl Drop for Counted {
@@ -141,7 +148,7 @@ impl fmt::Debug for BlockRef {
 
 impl BlockRef {
     /// A reference that the maker has counted; `reaper` is told when the last clone goes.
-    pub fn new(id: BlockId, info: Arc<BlockInfo>, reaper: Arc<Reaper>) -> Self {
+    pub fn new(id: BlockId, info: Arc<BlockInfo>, reaper: Arc<ReferenceReaper>) -> Self {
         BlockRef(Arc::new(Counted { id, info, held: None, reaper }))
     }
 
@@ -149,14 +156,14 @@ impl BlockRef {
     pub(crate) fn with_held(
         id: BlockId,
         info: Arc<BlockInfo>,
-        held: Option<Arc<Held>>,
-        reaper: Arc<Reaper>,
+        held: Option<Arc<ExtentCache>>,
+        reaper: Arc<ReferenceReaper>,
     ) -> Self {
         BlockRef(Arc::new(Counted { id, info, held, reaper }))
     }
 
     /// Where what of it is in memory is found, if that is kept.
-    pub(crate) fn held(&self) -> Option<&Held> {
+    pub(crate) fn held(&self) -> Option<&ExtentCache> {
         self.0.held.as_deref()
     }
 
@@ -194,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_reaper_hears_of_the_last_clone_only() {
-        let reaper = Arc::new(Reaper::default());
+        let reaper = Arc::new(ReferenceReaper::default());
         let info = BlockInfo {
             kind: BlockKind::Leaf,
             segments: vec![],

@@ -27,7 +27,7 @@ fn tombs_weight(tombs: &RangeSet) -> usize {
 
 /// What a buffer knows about a key.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum Lookup<'a> {
     /// Nothing is pending.
     Nothing,
     /// The key lies in a deleted range and has no message of its own.
@@ -79,11 +79,11 @@ impl Buffer {
     }
 
     /// What is pending for `key`.
-    pub fn get(&self, key: &[u8]) -> Found<'_> {
+    pub fn get(&self, key: &[u8]) -> Lookup<'_> {
         match self.ops.binary_search_by(|(k, _)| k[..].cmp(key)) {
-            Ok(i) => Found::Op(&self.ops[i].1),
-            Err(_) if self.tombs.contains(key) => Found::Deleted,
-            Err(_) => Found::Nothing,
+            Ok(i) => Lookup::Op(&self.ops[i].1),
+            Err(_) if self.tombs.contains(key) => Lookup::Deleted,
+            Err(_) => Lookup::Nothing,
         }
     }
 
@@ -357,7 +357,7 @@ mod tests {
             prop_assert_eq!(plain(&all.apply_to(&[])), model.clone());
             for k in 0..26u8 {
                 let composed = match all.get(&[b'k', k]) {
-                    Found::Op(op) => !op.on_absent().is_absent(),
+                    Lookup::Op(op) => !op.on_absent().is_absent(),
                     _ => false,
                 };
                 prop_assert_eq!(composed, model.contains_key(&vec![b'k', k]), "key {}", k);

@@ -6,7 +6,7 @@
 //! Extents have a small queue of their own: a file that is written or read once takes the memory that nothing else uses, and a
 //! tenth of the budget. It pushes out neither the main queue nor what nodes have just loaded.
 
-use crate::held::Stretch;
+use crate::extent_cache::CachedRange;
 use crate::meter::{Evictable, Meter};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,7 +84,7 @@ impl Cache {
 
     /// A stretch of an extent is in memory now; `evicted` bytes have been evicted since it was before. After more than there is
     /// room for it is as if it had never been.
-    pub(crate) fn insert_extent(&self, stretch: &Arc<Stretch>, evicted: Option<usize>) {
+    pub(crate) fn insert_extent(&self, stretch: &Arc<CachedRange>, evicted: Option<usize>) {
         let item: Arc<dyn Evictable> = stretch.clone();
         let back = evicted.is_some_and(|bytes| bytes <= self.budget);
         let mut q = self.lock();
@@ -154,11 +154,11 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{BlockInfo, BlockKind, BlockRef, Reaper};
+    use crate::block::{BlockInfo, BlockKind, BlockRef, ReferenceReaper};
     use crate::codec::Basement;
-    use crate::held::Held;
+    use crate::extent_cache::ExtentCache;
     use crate::message::Op;
-    use crate::node::{Home, Part};
+    use crate::node::{Part, PartAddress};
     use crate::storage::BufPool;
 
     fn part(meter: &Arc<Meter>) -> Arc<Part<Basement>> {
@@ -171,8 +171,16 @@ mod tests {
             out: vec![],
         };
         let part = Part::dirty(Basement::new(vec![(b"k"[..].into(), Op::put(&[0; 951]))]), meter);
-        let block = BlockRef::new(1, Arc::new(info), Arc::new(Reaper::default()));
-        part.settle(Home { block, off: 0, stored: 0, raw: 0, codec: 0, crc: 0, extents: [][..].into() });
+        let block = BlockRef::new(1, Arc::new(info), Arc::new(ReferenceReaper::default()));
+        part.settle(PartAddress {
+            block,
+            off: 0,
+            stored: 0,
+            raw: 0,
+            codec: 0,
+            crc: 0,
+            extents: [][..].into(),
+        });
         part.take_hot();
         part
     }
@@ -210,7 +218,7 @@ mod tests {
     }
 
     /// A stretch of 1 MiB.
-    fn stretch(cache: &Cache, meter: &Arc<Meter>, held: &Held) {
+    fn stretch(cache: &Cache, meter: &Arc<Meter>, held: &ExtentCache) {
         let buf = BufPool::new(0).take_snug(1 << 20);
         let (stretch, evicted) = held.put(0, 1 << 20, Arc::new(buf), meter);
         cache.insert_extent(&stretch, evicted);
@@ -223,9 +231,9 @@ mod tests {
         let cache = Cache::new(20 << 20, meter.clone());
         let nodes: Vec<_> = (0..100).map(|_| part(&meter)).collect();
         nodes.iter().for_each(|p| cache.insert(p, false));
-        let mut file: Vec<Held> = Vec::new();
+        let mut file: Vec<ExtentCache> = Vec::new();
         for pass in 0..3 {
-            file.resize_with(100, Held::default);
+            file.resize_with(100, ExtentCache::default);
             for held in &file {
                 stretch(&cache, &meter, held);
                 assert!(meter.resident() <= 20 << 20, "pass {pass}");
@@ -243,9 +251,9 @@ mod tests {
     fn an_extent_that_is_used_stays_and_one_that_comes_back_soon_too() {
         let meter = Arc::new(Meter::default());
         let cache = Cache::new(20 << 20, meter.clone());
-        let (used, back, late) = (Held::default(), Held::default(), Held::default());
-        let file: Vec<Held> = std::iter::repeat_with(Held::default).take(100).collect();
-        let here = |held: &Held| held.get(0, 1, false).is_some();
+        let (used, back, late) = (ExtentCache::default(), ExtentCache::default(), ExtentCache::default());
+        let file: Vec<ExtentCache> = std::iter::repeat_with(ExtentCache::default).take(100).collect();
+        let here = |held: &ExtentCache| held.get(0, 1, false).is_some();
         for held in [&used, &back, &late] {
             stretch(&cache, &meter, held);
         }

@@ -3,7 +3,7 @@
 use crate::block::{BlockId, BlockRef};
 use crate::buffer::{Buffer, entry_weight};
 use crate::bytes::{Arena, Bytes};
-use crate::edits::{Edits, Run};
+use crate::edits::{Edits, PatchBytes};
 use crate::key::{Key, common_prefix_len};
 use crate::message::{Base, ExtentSlice, Op, Piece, Value, pack};
 use crate::ranges::RangeSet;
@@ -293,7 +293,7 @@ pub fn read_op(r: &mut Reader<'_>, arena: &mut Arena, resolve: Resolve<'_>) -> D
 /// Edits as [`put_edits`] wrote them, and nothing else. Patches share the memory of `bytes`.
 pub fn decode_edits(bytes: &Bytes) -> Decoded<Edits> {
     let mut r = Reader::new(bytes);
-    let edits = read_edits(&mut r, |run| Run::Shared(bytes.place_of(run)))?;
+    let edits = read_edits(&mut r, |run| PatchBytes::Shared(bytes.place_of(run)))?;
     r.finish()?;
     Ok(edits)
 }
@@ -322,11 +322,11 @@ pub fn put_edits_around<'e>(
     }
 }
 
-fn own(run: &[u8]) -> Run {
-    Run::Own(run.to_vec())
+fn own(run: &[u8]) -> PatchBytes {
+    PatchBytes::Own(run.to_vec())
 }
 
-fn read_edits<'a>(r: &mut Reader<'a>, keep: impl Fn(&'a [u8]) -> Run) -> Decoded<Edits> {
+fn read_edits<'a>(r: &mut Reader<'a>, keep: impl Fn(&'a [u8]) -> PatchBytes) -> Decoded<Edits> {
     let flags = r.u8()?;
     let cut = if flags & CUT != 0 { Some(r.int32()?) } else { None };
     let mut edits = Edits { cut, create: flags & CREATE != 0, grow: r.int32()?, runs: Vec::new() };
@@ -368,8 +368,17 @@ pub fn compress(how: Compression, raw: Vec<u8>) -> (u8, Vec<u8>) {
     }
 }
 
+/// Most bytes that a byte of LZ4 stands for: one that makes a match longer (lz4_Block_format.md).
+const LZ4_RATIO_MAX: usize = 255;
+/// And one of Zstandard: a block of 128 KiB of one byte takes four (RFC 8878).
+const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
+
 /// Undoes [`compress`]; `raw_len` is the length before.
 pub fn decompress(tag: u8, stored: &[u8], raw_len: usize) -> Decoded<Cow<'_, [u8]>> {
+    let most = if tag == 1 { LZ4_RATIO_MAX } else { ZSTD_RATIO_MAX };
+    if raw_len / most > stored.len() {
+        return Err(Malformed("length that nothing can be decompressed to"));
+    }
     let raw = match tag {
         0 => Cow::Borrowed(stored),
         1 => lz4_flex::block::decompress(stored, raw_len).map_err(|_| Malformed("bad lz4 data"))?.into(),
@@ -382,7 +391,7 @@ pub fn decompress(tag: u8, stored: &[u8], raw_len: usize) -> Decoded<Cow<'_, [u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{BlockInfo, BlockKind, Reaper};
+    use crate::block::{BlockInfo, BlockKind, ReferenceReaper};
 
     fn extent(id: BlockId) -> BlockRef {
         let info = BlockInfo {
@@ -393,7 +402,7 @@ mod tests {
             sums: vec![],
             out: vec![],
         };
-        BlockRef::new(id, Arc::new(info), Arc::new(Reaper::default()))
+        BlockRef::new(id, Arc::new(info), Arc::new(ReferenceReaper::default()))
     }
 
     fn sample() -> Buffer {
@@ -412,6 +421,17 @@ mod tests {
         ];
         ops.extend((0..200u32).map(|i| (format!("dir/z{i:05}").into_bytes().into(), Op::put(&[7; 40]))));
         Buffer::from_parts(tombs, ops)
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_takes_no_memory() {
+        for (tag, how) in [(1, Compression::Lz4), (2, Compression::Zstd(3))] {
+            let (found, stored) = compress(how, vec![7; 1 << 20]);
+            assert_eq!(found, tag);
+            assert_eq!(decompress(tag, &stored, 1 << 20).map(|raw| raw.len()), Ok(1 << 20));
+            let wild = decompress(tag, &stored[..20], u32::MAX as usize);
+            assert_eq!(wild.unwrap_err(), Malformed("length that nothing can be decompressed to"));
+        }
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use crate::batch::Change;
 use crate::block::{BlockId, BlockKind, Segment};
-use crate::db::{Logged, ring_of};
+use crate::db::{LogContents, ring_of};
 use crate::edits::Edits;
 use crate::error::{Doing, Error, Result};
 use crate::fsck::{Tree, Unit, checkpoints, show_range, units};
 use crate::key::Key;
-use crate::log::{self, Place, Tail};
+use crate::log::{self, LogPosition, Tail};
 use crate::message::{Base, Op, Piece, Value};
 use crate::node::{Edge, Node, NodeRef};
 use crate::storage::Storage;
@@ -45,7 +45,11 @@ pub fn dump(storage: impl Storage + 'static, what: Dump, out: &mut dyn Write) ->
     let all = checkpoints(&found);
     let written = "writing the dump";
     if what == Dump::Superblocks {
-        return found.iter().enumerate().try_for_each(|(i, u)| superblock(i, u, out)).doing(written);
+        return found
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, u)| superblock(&*storage, i, u, out))
+            .doing(written);
     }
     let sb = all.first().ok_or_else(|| Error::NotAStore("no superblock is valid".into()))?;
     let tree = Tree::load(&storage, sb, &mut Vec::new())?;
@@ -63,7 +67,7 @@ fn show_segments(segments: &[Segment]) -> String {
     segments.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-fn superblock(i: usize, unit: &Unit, out: &mut dyn Write) -> io::Result<()> {
+fn superblock(storage: &dyn Storage, i: usize, unit: &Unit, out: &mut dyn Write) -> io::Result<()> {
     let sb = match unit {
         Unit::Empty => return writeln!(out, "unit {i}: empty"),
         Unit::Damaged(why) => return writeln!(out, "unit {i}: {why}"),
@@ -76,10 +80,22 @@ fn superblock(i: usize, unit: &Unit, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  leaf {leaf} B, basement {basement} B, buffers {buffer} B, fan-out {}", s.fanout)?;
     let (root, level, weight, width) = sb.root;
     writeln!(out, "  root block {root}, level {level}, weight {weight}, width {width}, batch {}", sb.msn)?;
-    let (len, crc) = (sb.table_len, sb.table_crc);
-    let (place, copy) = (show_segments(&sb.table), show_segments(&sb.table_copy));
-    writeln!(out, "  table in units {place} and {copy}, {len} B, checksum {crc:#010x}")?;
-    writeln!(out, "  log from position {}, frame {}", sb.log_pos, sb.log_seq)
+    match sb.table.resolve(storage, sb.units) {
+        Ok(place) => {
+            let lists = place.lists.iter().map(|piece| ("list of pieces", piece));
+            let pieces = place.pieces.iter().enumerate();
+            let pieces =
+                pieces.map(|(i, piece)| (if i == 0 { "table" } else { "changes of the table" }, piece));
+            for (what, piece) in lists.chain(pieces) {
+                let (first, copy) = (show_segments(&piece.first), show_segments(&piece.copy));
+                let (len, crc) = (piece.len, piece.crc);
+                writeln!(out, "  {what} in units {first} and {copy}, {len} B, checksum {crc:#010x}")?;
+            }
+        }
+        Err(e) => writeln!(out, "  table: {e}")?,
+    }
+    let (pos, seq, durable) = (sb.log_pos, sb.log_seq, sb.durable);
+    writeln!(out, "  log from position {pos}, frame {seq}; durable up to batch {durable}")
 }
 
 fn kind_name(kind: BlockKind) -> &'static str {
@@ -209,7 +225,7 @@ fn block(store: &Store, id: BlockId, out: &mut dyn Write) -> Result<()> {
         let sums = info.sums.iter().map(|s| format!("{s:#010x}")).collect::<Vec<_>>().join(" ");
         return writeln!(out, "  checksums {sums}").doing(written);
     }
-    let slot = crate::node::Slot::stored(block, (0, 0, 0), 0, &store.meter);
+    let slot = crate::node::Slot::stored(block, (u8::MAX, 0, 0), 0, &store.meter);
     match &*store.load(&slot)? {
         Node::Leaf(leaf) => {
             for p in &leaf.parts {
@@ -235,13 +251,14 @@ fn block(store: &Store, id: BlockId, out: &mut dyn Write) -> Result<()> {
 }
 
 fn frames(storage: &Arc<dyn Storage>, sb: &Superblock, store: &Store, out: &mut dyn Write) -> Result<()> {
-    let logged = Logged::read(&**storage, &store.table, sb)?;
+    let logged = LogContents::read(&**storage, &store.table, sb)?;
     let written = "writing the dump";
     for f in logged.frames(&**storage) {
         let f = f?;
         let (seq, pos, first, last) = (f.seq, f.pos, f.first_msn, f.last_msn);
-        let len = f.payload().len();
-        writeln!(out, "frame {seq} at position {pos}: batches {first} to {last}, {len} B").doing(written)?;
+        let (len, durable) = (f.payload().len(), f.durable);
+        let what = format!("batches {first} to {last}, {len} B, durable up to batch {durable}");
+        writeln!(out, "frame {seq} at position {pos}: {what}").doing(written)?;
         for batch in logged.batches(&f)? {
             let (msn, changes) = batch?;
             writeln!(out, "  batch {msn}").doing(written)?;
@@ -251,11 +268,13 @@ fn frames(storage: &Arc<dyn Storage>, sb: &Superblock, store: &Store, out: &mut 
     if let Some((msn, m)) = &logged.wrong {
         writeln!(out, "  batch {msn}: {}", m.0).doing(written)?;
     }
-    let Place { pos, seq } = logged.end();
+    let LogPosition { pos, seq } = logged.end();
     let end = match log::tail(&**storage, &ring_of(sb), logged.end())? {
         Tail::End => format!("end of the log at position {pos}, before frame {seq}"),
         Tail::Torn { pos, seq } => format!("frame {seq} at position {pos}: torn or damaged"),
-        Tail::Gap { seq, later } => format!("frame {seq}: missing or damaged, {later} later ones are there"),
+        Tail::Gap { seq, later } => {
+            format!("frame {seq}: missing or damaged, {} later ones are there", later.frames)
+        }
     };
     writeln!(out, "{end}").doing(written)
 }

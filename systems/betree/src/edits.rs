@@ -5,41 +5,41 @@ use std::ops::Deref;
 
 /// The bytes of a patch.
 #[derive(Clone, Debug)]
-pub enum Run {
+pub enum PatchBytes {
     /// In memory of their own.
     Own(Vec<u8>),
     /// In memory that they share, a memtable's.
     Shared(Bytes),
 }
 
-impl Deref for Run {
+impl Deref for PatchBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Run::Own(bytes) => bytes,
-            Run::Shared(bytes) => bytes,
+            PatchBytes::Own(bytes) => bytes,
+            PatchBytes::Shared(bytes) => bytes,
         }
     }
 }
 
-impl PartialEq for Run {
-    fn eq(&self, other: &Run) -> bool {
+impl PartialEq for PatchBytes {
+    fn eq(&self, other: &PatchBytes) -> bool {
         self[..] == other[..]
     }
 }
 
-impl Eq for Run {}
+impl Eq for PatchBytes {}
 
-impl Run {
+impl PatchBytes {
     /// The bytes, to be changed.
     fn to_mut(&mut self) -> &mut Vec<u8> {
-        if let Run::Shared(bytes) = self {
-            *self = Run::Own(bytes.to_vec());
+        if let PatchBytes::Shared(bytes) = self {
+            *self = PatchBytes::Own(bytes.to_vec());
         }
         match self {
-            Run::Own(bytes) => bytes,
-            Run::Shared(_) => unreachable!("made its own"),
+            PatchBytes::Own(bytes) => bytes,
+            PatchBytes::Shared(_) => unreachable!("made its own"),
         }
     }
 }
@@ -55,19 +55,19 @@ pub struct Edits {
     pub(crate) create: bool,
     pub(crate) grow: u32,
     /// Disjoint, not touching, sorted by offset.
-    pub(crate) runs: Vec<(u32, Run)>,
+    pub(crate) runs: Vec<(u32, PatchBytes)>,
 }
 
 impl Edits {
     /// One patch whose bytes stay where they are.
     pub fn shared(off: u32, bytes: Bytes) -> Edits {
-        let runs = if bytes.is_empty() { Vec::new() } else { vec![(off, Run::Shared(bytes))] };
+        let runs = if bytes.is_empty() { Vec::new() } else { vec![(off, PatchBytes::Shared(bytes))] };
         Edits { create: true, runs, ..Edits::default() }
     }
 
     /// True if a patch keeps memory of others.
     pub fn is_shared(&self) -> bool {
-        self.runs.iter().any(|(_, run)| matches!(run, Run::Shared(_)))
+        self.runs.iter().any(|(_, run)| matches!(run, PatchBytes::Shared(_)))
     }
 
     /// Copies what is shared.
@@ -85,7 +85,7 @@ impl Edits {
         let first = self.runs.partition_point(|(o, b)| o + (b.len() as u32) < off);
         let last = self.runs.partition_point(|(o, _)| *o <= end);
         if first == last {
-            self.runs.insert(first, (off, Run::Own(bytes.to_vec())));
+            self.runs.insert(first, (off, PatchBytes::Own(bytes.to_vec())));
             return;
         }
         if last == first + 1 {
@@ -108,7 +108,7 @@ impl Edits {
             merged[(o - lo) as usize..][..b.len()].copy_from_slice(&b);
         }
         merged[(off - lo) as usize..][..bytes.len()].copy_from_slice(bytes);
-        self.runs.insert(first, (lo, Run::Own(merged)));
+        self.runs.insert(first, (lo, PatchBytes::Own(merged)));
     }
 
     /// Adds: shorten to `len` bytes if longer. A missing value stays missing.

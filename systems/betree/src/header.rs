@@ -3,7 +3,7 @@
 use crate::block::{BlockId, BlockRef};
 use crate::key::{Key, KeyRange, Translation, common_prefix_len};
 use crate::meter::Meter;
-use crate::node::{Edge, Home, Inner, Leaf, LeafPart, Node, Part, Slot};
+use crate::node::{Edge, Inner, Leaf, LeafPart, Node, Part, PartAddress, Slot};
 use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_end, put_int, put_u32};
 use crate::{codec::Body, key::End};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const MAGIC: u32 = 0x644E_6542; // "BeNd"
 
 /// Where a part has been put in the block that is being written.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct PartLocation {
     /// Offset in bytes from the end of the header.
     pub off: u32,
     /// Length in bytes as stored.
@@ -27,10 +27,10 @@ pub struct Placed {
     pub extents: Arc<[BlockId]>,
 }
 
-impl Placed {
+impl PartLocation {
     /// The part's place once the block exists.
-    pub fn home(&self, block: &BlockRef) -> Home {
-        Home {
+    pub fn home(&self, block: &BlockRef) -> PartAddress {
+        PartAddress {
             block: block.clone(),
             off: block.info().head_len + self.off,
             stored: self.stored,
@@ -42,7 +42,7 @@ impl Placed {
     }
 }
 
-fn put_placed<T: Body>(out: &mut Vec<u8>, part: &Part<T>, p: &Placed) {
+fn put_placed<T: Body>(out: &mut Vec<u8>, part: &Part<T>, p: &PartLocation) {
     for n in [p.off, p.stored, p.raw, part.weight() as u32, part.entries()] {
         put_int(out, n as u64);
     }
@@ -57,7 +57,7 @@ fn read_part<T: Body>(r: &mut Reader<'_>, block: &BlockRef, meter: &Arc<Meter>) 
     let (weight, entries) = (r.int32()?, r.int32()?);
     let (codec, crc) = (r.u8()?, r.u32()?);
     let extents = (0..r.count()?).map(|_| r.int()).collect::<Decoded<_>>()?;
-    let placed = Placed { off, stored, raw, codec, crc, extents };
+    let placed = PartLocation { off, stored, raw, codec, crc, extents };
     let end = block.info().head_len as u64 + off as u64 + stored as u64;
     if end > block.info().len as u64 {
         return Err(Malformed("part beyond its block"));
@@ -86,7 +86,7 @@ fn read_key(r: &mut Reader<'_>, before: &mut Vec<u8>) -> Decoded<Key> {
 
 /// Encodes the header of `node`; `placed` has an entry per part, in order (an edge without buffer has none). All
 /// children must have been written.
-pub fn encode(node: &Node, msn: u64, placed: &[Placed]) -> Vec<u8> {
+pub fn encode(node: &Node, msn: u64, placed: &[PartLocation]) -> Vec<u8> {
     let mut out = Vec::new();
     put_u32(&mut out, MAGIC);
     put_int(&mut out, msn);

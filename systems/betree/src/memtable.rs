@@ -1,6 +1,6 @@
 //! The memtable: the buffer in front of the root, which takes messages one by one.
 
-use crate::buffer::{Buffer, ENTRY_OVERHEAD, Found, MEMORY_OVERHEAD, entry_weight};
+use crate::buffer::{Buffer, ENTRY_OVERHEAD, Lookup, MEMORY_OVERHEAD, entry_weight};
 use crate::bytes::{Arena, Bytes};
 use crate::edits::Edits;
 use crate::key::{Key, KeyRange};
@@ -181,11 +181,11 @@ impl Memtable {
     }
 
     /// What is pending for `key`.
-    pub fn get(&self, key: &[u8]) -> Found<'_> {
+    pub fn get(&self, key: &[u8]) -> Lookup<'_> {
         match self.order.get(key) {
-            Some(place) => Found::Op(&self.ops[*place as usize]),
-            None if self.tombs.contains(key) => Found::Deleted,
-            None => Found::Nothing,
+            Some(place) => Lookup::Op(&self.ops[*place as usize]),
+            None if self.tombs.contains(key) => Lookup::Deleted,
+            None => Lookup::Nothing,
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
                 }
             }
             let found = match table.get(&key) {
-                Found::Op(op) => match &op.on_absent().base {
+                Lookup::Op(op) => match &op.on_absent().base {
                     Base::Value(Value::Inline(bytes)) => Some(bytes.to_vec()),
                     other => panic!("{other:?}"),
                 },

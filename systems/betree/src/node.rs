@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Where a part is on storage.
 #[derive(Clone, Debug)]
-pub struct Home {
+pub struct PartAddress {
     /// The block, kept alive.
     pub block: BlockRef,
     /// Offset in bytes within the block.
@@ -34,7 +34,7 @@ pub struct Home {
 #[derive(Debug)]
 pub(crate) struct PartState<T> {
     pub(crate) body: Option<Arc<T>>,
-    pub(crate) home: Option<Home>,
+    pub(crate) home: Option<PartAddress>,
 }
 
 /// A part of a node that is loaded and evicted as a whole.
@@ -60,7 +60,7 @@ impl<T: Body> Part<T> {
     }
 
     /// A part that is on storage.
-    pub fn stored(home: Home, weight: u32, entries: u32, meter: &Arc<Meter>) -> Arc<Self> {
+    pub fn stored(home: PartAddress, weight: u32, entries: u32, meter: &Arc<Meter>) -> Arc<Self> {
         Self::make(weight, entries, PartState { body: None, home: Some(home) }, meter)
     }
 
@@ -98,7 +98,7 @@ impl<T: Body> Part<T> {
     }
 
     /// The part has been written to `home`. Returns true if it was dirty.
-    pub(crate) fn settle(&self, home: Home) -> bool {
+    pub(crate) fn settle(&self, home: PartAddress) -> bool {
         let old = self.lock().home.replace(home);
         if old.is_none() {
             self.meter.dirty.fetch_sub(self.memory(), Ordering::Relaxed);
@@ -241,6 +241,9 @@ impl Inner {
     }
 }
 
+/// What is wrong with a node of which [`Node::is_above_its_children`] does not hold.
+pub(crate) const NOT_BELOW: &str = "a child is not of a lower level";
+
 /// A node.
 #[derive(Clone, Debug)]
 pub enum Node {
@@ -256,6 +259,15 @@ impl Node {
         match self {
             Node::Leaf(_) => 0,
             Node::Inner(n) => n.edges.iter().map(|e| e.child.level()).max().unwrap_or(0).saturating_add(1),
+        }
+    }
+
+    /// Whether every child is of a lower level than `level`, that of the node as its parent tells it: so no way down is longer
+    /// than there are levels, nor leads in a circle.
+    pub(crate) fn is_above_its_children(&self, level: u8) -> bool {
+        match self {
+            Node::Leaf(_) => true,
+            Node::Inner(n) => n.edges.iter().all(|e| e.child.level() < level),
         }
     }
 

@@ -4,9 +4,9 @@
 //! to the step in this store, so that its worth can be measured. What a store holds does not depend on them, neither in
 //! content nor in format: any store may be opened with any.
 
-/// Which steps are in force. All are by default; [`Steps::NONE`] is the nearest to v0.4.
+/// Which steps are in force. All are by default; [`Features::NONE`] is the nearest to v0.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps {
+pub struct Features {
     /// Simple file layer: the store owns its storage. Off: it behaves as on a file of a journaling file system: the
     /// log's place is not prepared, and each flush also commits the lower file's metadata. Which storage is used, a
     /// device with direct I/O or a file through the page cache, is the caller's choice; see [`crate::storage::open`].
@@ -28,37 +28,37 @@ pub struct Steps {
     pub query_path: bool,
 }
 
-impl Default for Steps {
+impl Default for Features {
     fn default() -> Self {
-        Steps::ALL
+        Features::ALL
     }
 }
 
-impl Steps {
+impl Features {
     /// The names of the steps as the artifact has them, in cumulative order.
     pub const NAMES: [&'static str; 7] =
         ["sfl", "range", "malloc", "page-sharing", "dc", "cond-log", "query-path"];
 
     /// Every step: v0.6.
-    pub const ALL: Steps = Steps::every(true);
+    pub const ALL: Features = Features::every(true);
 
     /// No step: v0.4.
-    pub const NONE: Steps = Steps::every(false);
+    pub const NONE: Features = Features::every(false);
 
-    const fn every(on: bool) -> Steps {
-        Steps { sfl: on, range: on, malloc: on, page_sharing: on, dc: on, cond_log: on, query_path: on }
+    const fn every(on: bool) -> Features {
+        Features { sfl: on, range: on, malloc: on, page_sharing: on, dc: on, cond_log: on, query_path: on }
     }
 
     /// The steps up to `name` and with it; `v0.4` and `v0.6` are none and all. `None` for an unknown name.
-    pub fn up_to(name: &str) -> Option<Steps> {
+    pub fn up_to(name: &str) -> Option<Features> {
         match name {
-            "v0.4" => return Some(Steps::NONE),
-            "v0.6" => return Some(Steps::ALL),
+            "v0.4" => return Some(Features::NONE),
+            "v0.6" => return Some(Features::ALL),
             _ => {}
         }
-        let last = Steps::NAMES.iter().position(|n| *n == name)?;
-        let mut steps = Steps::NONE;
-        Steps::NAMES[..=last].iter().for_each(|n| _ = steps.set(n, true));
+        let last = Features::NAMES.iter().position(|n| *n == name)?;
+        let mut steps = Features::NONE;
+        Features::NAMES[..=last].iter().for_each(|n| _ = steps.set(n, true));
         Some(steps)
     }
 
@@ -84,14 +84,14 @@ mod tests {
 
     #[test]
     fn steps_accumulate_in_order() {
-        let mut expected = Steps::NONE;
-        assert_eq!(Steps::up_to("v0.4"), Some(expected));
-        for name in Steps::NAMES {
-            assert_ne!(Steps::up_to(name), Some(expected), "{name} changes nothing");
+        let mut expected = Features::NONE;
+        assert_eq!(Features::up_to("v0.4"), Some(expected));
+        for name in Features::NAMES {
+            assert_ne!(Features::up_to(name), Some(expected), "{name} changes nothing");
             assert!(expected.set(name, true));
-            assert_eq!(Steps::up_to(name), Some(expected), "{name}");
+            assert_eq!(Features::up_to(name), Some(expected), "{name}");
         }
-        assert_eq!((expected, Steps::up_to("v0.6")), (Steps::ALL, Some(Steps::ALL)));
-        assert!(Steps::up_to("v0.5").is_none() && !expected.set("zoning", true));
+        assert_eq!((expected, Features::up_to("v0.6")), (Features::ALL, Some(Features::ALL)));
+        assert!(Features::up_to("v0.5").is_none() && !expected.set("zoning", true));
     }
 }

@@ -6,17 +6,22 @@
 
 use crate::block::{BlockId, Segment};
 use crate::error::{Doing, Error, Result};
+use crate::place::{PieceList, StoredPiece};
 use crate::storage::{AlignedBuf, Storage, UNIT};
-use crate::store::Shape;
-use crate::table::{put_segments, read_segments};
-use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32, put_u64};
+use crate::store::NodeSizes;
+use crate::table::read_segments;
+use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_u64};
 
 /// The first seven bytes, and the version of the format as the eighth.
-const MAGIC: [u8; 8] = *b"\"BEtree3";
+const MAGIC: [u8; 8] = *b"\"BEtree4";
 /// Versions that are understood; what is written is of the newest.
-const VERSIONS: std::ops::RangeInclusive<u8> = b'1'..=b'3';
-/// Most segments a copy of the table may be in, so that a superblock fits its unit.
-pub const TABLE_SEGMENTS_MAX: usize = 150;
+const VERSIONS: std::ops::RangeInclusive<u8> = b'1'..=b'4';
+/// The first version whose superblock says up to which batch all was durable.
+const DURABLE_SINCE: u8 = b'4';
+/// In versions before this one the table is in one piece, of which the superblock has the fields.
+const LISTED_FROM: u8 = b'4';
+/// Nothing that is counted gets so far: beyond it a number is damage.
+pub const COUNT_MAX: u64 = 1 << 62;
 /// First unit of the log.
 pub const LOG_START: u64 = 4;
 const COPIES: usize = 2;
@@ -35,15 +40,9 @@ pub struct Superblock {
     /// Units of the log, which starts at [`LOG_START`]. The rest of the storage is for blocks.
     pub log_units: u64,
     /// Node sizes.
-    pub shape: Shape,
+    pub shape: NodeSizes,
     /// Where the translation table is.
-    pub table: Vec<Segment>,
-    /// Where its second copy is; empty if there was no space to spare for one.
-    pub table_copy: Vec<Segment>,
-    /// Its length in bytes.
-    pub table_len: u64,
-    /// Its CRC-32C.
-    pub table_crc: u32,
+    pub table: PieceList,
     /// The root node, and the hints about it that a parent would keep: level, weight, width.
     pub root: (BlockId, u8, u32, u32),
     /// Number of the last message that the root includes.
@@ -52,6 +51,9 @@ pub struct Superblock {
     pub log_pos: u64,
     /// Its sequence number.
     pub log_seq: u64,
+    /// Number of the last batch that was durable when this was written, with the log: an opening must find as much. What is older
+    /// than format 4 says no more than `msn`.
+    pub durable: u64,
 }
 
 impl Superblock {
@@ -66,16 +68,14 @@ impl Superblock {
             put_int(&mut out, n as u64);
         }
         let (root, level, weight, width) = self.root;
-        for n in [self.units, self.log_units, self.table_len, root, level as u64, weight as u64, width as u64]
-        {
+        for n in [self.units, self.log_units, root, level as u64, weight as u64, width as u64] {
             put_int(&mut out, n);
         }
-        for n in [self.msn, self.log_pos, self.log_seq] {
+        for n in [self.msn, self.log_pos, self.log_seq, self.durable] {
             put_int(&mut out, n);
         }
-        put_u32(&mut out, self.table_crc);
-        put_segments(&mut out, &self.table);
-        put_segments(&mut out, &self.table_copy);
+        out.push(self.table.depth);
+        put_bytes(&mut out, &self.table.bytes);
         if out.len() > UNIT - 4 {
             return Err(Error::NoSpace);
         }
@@ -101,14 +101,26 @@ impl Superblock {
         }
         let (uuid, generation, life) = (r.u64()?, r.u64()?, r.u64()?);
         let mut size = || r.int().map(|n| n as usize);
-        let shape =
-            Shape { leaf_bytes: size()?, basement_bytes: size()?, buffer_bytes: size()?, fanout: size()? };
-        let (units, log_units, table_len) = (r.int()?, r.int()?, r.int()?);
+        let shape = NodeSizes {
+            leaf_bytes: size()?,
+            basement_bytes: size()?,
+            buffer_bytes: size()?,
+            fanout: size()?,
+        };
+        let (units, log_units) = (r.int()?, r.int()?);
+        let listed = magic[7] >= LISTED_FROM;
+        let len = if listed { 0 } else { r.int()? };
         let level = |n: u64| u8::try_from(n).map_err(|_| Malformed("level too large"));
         let root = (r.int()?, level(r.int()?)?, r.int32()?, r.int32()?);
-        let (msn, log_pos, log_seq, table_crc) = (r.int()?, r.int()?, r.int()?, r.u32()?);
-        let (table, table_copy) = (read_segments(&mut r)?, read_segments(&mut r)?);
-        Ok(Superblock {
+        let (msn, log_pos, log_seq) = (r.int()?, r.int()?, r.int()?);
+        let durable = if magic[7] < DURABLE_SINCE { msn } else { r.int()? };
+        let table = if listed {
+            PieceList { depth: r.u8()?, bytes: r.bytes()?.to_vec() }
+        } else {
+            let (crc, first, copy) = (r.u32()?, read_segments(&mut r)?, read_segments(&mut r)?);
+            PieceList::of(&[StoredPiece { len, crc, first, copy }])
+        };
+        let superblock = Superblock {
             uuid,
             generation,
             life,
@@ -116,14 +128,36 @@ impl Superblock {
             log_units,
             shape,
             table,
-            table_copy,
-            table_len,
-            table_crc,
             root,
             msn,
             log_pos,
             log_seq,
-        })
+            durable,
+        };
+        superblock.check()?;
+        Ok(superblock)
+    }
+
+    /// What holds for every superblock that a store has written, so that nothing computed from it overflows.
+    fn check(&self) -> Decoded<()> {
+        let first = self.log_units.checked_add(LOG_START).filter(|first| *first < self.units);
+        let bytes = self.units.checked_mul(UNIT as u64);
+        let (Some(first), Some(_)) = (first, bytes) else {
+            return Err(Malformed("sizes of log and storage that contradict each other"));
+        };
+        let inside = |s: Segment| {
+            let end = s.start.checked_add(s.units.into());
+            s.start >= first && end.is_some_and(|end| end <= self.units)
+        };
+        if !self.table.pieces()?.iter().flat_map(StoredPiece::segments).all(inside) {
+            return Err(Malformed("a table outside the storage"));
+        }
+        let counts = [self.generation, self.life, self.msn, self.log_pos, self.log_seq, self.durable];
+        let unlikely = counts.iter().any(|n| *n > COUNT_MAX) || self.root.0 == BlockId::MAX;
+        if unlikely || self.log_units == 0 || !self.log_pos.is_multiple_of(UNIT as u64) {
+            return Err(Malformed("a number out of range"));
+        }
+        Ok(())
     }
 
     /// Like [`Superblock::write`] and durable, but one copy after the other, so that what it overwrites stays readable
@@ -138,46 +172,6 @@ impl Superblock {
         Ok(())
     }
 
-    /// The encoded translation table, from the first copy that matches its checksum.
-    pub fn read_table(&self, storage: &dyn Storage) -> Result<Vec<u8>> {
-        let first = self.read_table_copy(storage, &self.table);
-        match first {
-            Err(e) if !self.table_copy.is_empty() => {
-                self.read_table_copy(storage, &self.table_copy).map_err(|_| e)
-            }
-            first => first,
-        }
-    }
-
-    /// One copy of the encoded translation table.
-    pub fn read_table_copy(&self, storage: &dyn Storage, place: &[Segment]) -> Result<Vec<u8>> {
-        let first = place.first().map_or(0, |s| s.start) * UNIT as u64;
-        let corrupt = |why: &str| Error::corrupt("translation table", first, why);
-        let fits = |s: &Segment| s.start.checked_add(s.units as u64).is_some_and(|end| end <= self.units);
-        let size: usize = place.iter().map(|s| s.units as usize * UNIT).sum();
-        if !place.iter().all(fits) || self.table_len > size as u64 {
-            return Err(corrupt("it lies outside the storage"));
-        }
-        let mut buf = AlignedBuf::zeroed(size);
-        let mut at = 0;
-        for s in place {
-            let n = s.units as usize * UNIT;
-            let off = s.start * UNIT as u64;
-            storage.read_at(&mut buf[at..at + n], off).doing("reading the translation table")?;
-            at += n;
-        }
-        let bytes = &buf[..self.table_len as usize];
-        if crc32c::crc32c(bytes) != self.table_crc {
-            return Err(corrupt("checksum mismatch"));
-        }
-        Ok(bytes.to_vec())
-    }
-
-    /// All segments that copies of the table take.
-    pub fn table_segments(&self) -> Vec<Segment> {
-        [&self.table[..], &self.table_copy[..]].concat()
-    }
-
     /// Writes over the older of the two. Not durable before a flush.
     pub fn write(&self, storage: &dyn Storage) -> Result<()> {
         let one = self.encode()?;
@@ -186,33 +180,32 @@ impl Superblock {
         storage.write_at(&buf, self.generation % 2 * buf.len() as u64).doing("writing a superblock")
     }
 
-    /// The superblock in force.
-    pub fn read(storage: &dyn Storage) -> Result<Self> {
+    /// The superblock in force, and whether all copies are whole: if not, one that is newer may be lost. A copy that cannot be read
+    /// counts as damaged: three are left.
+    pub fn read(storage: &dyn Storage) -> Result<(Self, bool)> {
         let len = storage.len().doing("measuring the storage")?;
         if len < LOG_START * UNIT as u64 {
             return Err(Error::NotAStore(format!("{len} bytes are too few")));
         }
         let mut found: Option<Superblock> = None;
-        let mut why = String::new();
+        let mut damaged: Option<Error> = None;
         for slot in 0..LOG_START {
-            let mut buf = AlignedBuf::zeroed(UNIT);
-            storage.read_at(&mut buf, slot * UNIT as u64).doing("reading a superblock")?;
-            match Superblock::decode(&buf) {
+            match read_copy(storage, slot) {
                 Ok(s) if found.as_ref().is_none_or(|f| f.generation < s.generation) => found = Some(s),
                 Ok(_) => {}
-                Err(m) if why.is_empty() => why = format!("superblock in unit {slot}: {}", m.0),
-                Err(_) => {}
+                Err(e) => _ = damaged.get_or_insert(e),
             }
         }
-        found.ok_or(Error::NotAStore(why))
+        let whole = damaged.is_none();
+        let none = || damaged.unwrap_or_else(|| Error::NotAStore("there is no superblock".into()));
+        found.map(|superblock| (superblock, whole)).ok_or_else(none)
     }
 
     /// Number of valid copies of the superblock of checkpoint `generation`.
-    pub fn copies(storage: &dyn Storage, generation: u64) -> Result<usize> {
-        let mut buf = AlignedBuf::zeroed(COPIES * UNIT);
-        storage.read_at(&mut buf, generation % 2 * (COPIES * UNIT) as u64).doing("reading a superblock")?;
-        let valid = |copy: &&[u8]| Superblock::decode(copy).is_ok_and(|s| s.generation == generation);
-        Ok(buf.chunks(UNIT).filter(valid).count())
+    pub fn copies(storage: &dyn Storage, generation: u64) -> usize {
+        let first = generation % 2 * COPIES as u64;
+        let valid = |unit: &u64| read_copy(storage, *unit).is_ok_and(|s| s.generation == generation);
+        (first..first + COPIES as u64).filter(valid).count()
     }
 
     /// Removes both, so that nothing can be opened until a checkpoint has been written.
@@ -222,10 +215,25 @@ impl Superblock {
     }
 }
 
+/// The copy in a unit.
+fn read_copy(storage: &dyn Storage, unit: u64) -> Result<Superblock> {
+    let mut buf = AlignedBuf::zeroed(UNIT);
+    storage.read_at(&mut buf, unit * UNIT as u64).doing("reading a superblock")?;
+    Superblock::decode(&buf).map_err(|m| Error::NotAStore(format!("superblock in unit {unit}: {}", m.0)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::SimStorage;
+    use crate::place::LIST_BYTES_MAX;
+    use crate::storage::{FaultPlan, SimStorage};
+
+    /// A table in one piece, with copies that begin at these units.
+    fn at(starts: &[u64]) -> PieceList {
+        let place = |n: usize| starts.get(n).map(|start| Segment { start: *start, units: 3 });
+        let place = |n| place(n).into_iter().collect();
+        PieceList::of(&[StoredPiece { len: 9000, crc: 1, first: place(0), copy: place(1) }])
+    }
 
     fn sample(generation: u64) -> Superblock {
         Superblock {
@@ -234,15 +242,13 @@ mod tests {
             life: 3,
             units: 1000,
             log_units: 100,
-            shape: Shape { leaf_bytes: 1, basement_bytes: 2, buffer_bytes: 3, fanout: 4 },
-            table: vec![Segment { start: 700, units: 3 }; 4],
-            table_copy: vec![Segment { start: 800, units: 12 }],
-            table_len: 9000,
-            table_crc: 77,
+            shape: NodeSizes { leaf_bytes: 1, basement_bytes: 2, buffer_bytes: 3, fanout: 4 },
+            table: PieceList { depth: 1, ..at(&[200, 300]) },
             root: (12, 3, 400, 5),
             msn: 99,
             log_pos: 8192,
             log_seq: 17,
+            durable: 120,
         }
     }
 
@@ -252,15 +258,67 @@ mod tests {
         assert!(matches!(Superblock::read(&s), Err(Error::NotAStore(_))));
         sample(1).write(&s).expect("write");
         sample(2).write(&s).expect("write");
-        assert_eq!(Superblock::read(&s).expect("read"), sample(2));
-        assert_eq!(Superblock::copies(&s, 2).expect("read"), 2);
+        assert_eq!(Superblock::read(&s).expect("read").0, sample(2));
+        assert_eq!(Superblock::copies(&s, 2), 2);
         s.corrupt(20, &[1, 2, 3]);
-        assert_eq!(Superblock::read(&s).expect("read"), sample(2), "the second copy serves");
-        assert_eq!(Superblock::copies(&s, 2).expect("read"), 1);
+        assert_eq!(Superblock::read(&s).expect("read").0, sample(2), "the second copy serves");
+        assert_eq!(Superblock::copies(&s, 2), 1);
         s.corrupt(UNIT as u64 + 20, &[1, 2, 3]);
-        assert_eq!(Superblock::read(&s).expect("read"), sample(1), "falls back when the newest is torn");
+        assert_eq!(Superblock::read(&s).expect("read").0, sample(1), "falls back when the newest is torn");
         Superblock::erase(&s).expect("erase");
         assert!(Superblock::read(&s).is_err());
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_read_leaves_the_others() {
+        let s = SimStorage::new(16 * UNIT as u64);
+        sample(1).write(&s).expect("write");
+        sample(2).write(&s).expect("write");
+        assert_eq!(Superblock::read(&s).expect("read"), (sample(2), true));
+        for unit in 0..LOG_START {
+            s.set_faults(FaultPlan { read_error_at: Some(unit), ..FaultPlan::default() });
+            assert_eq!(Superblock::read(&s).expect("three are left"), (sample(2), false), "unit {unit}");
+        }
+        s.set_faults(FaultPlan { read_error_at: Some(1), ..FaultPlan::default() });
+        assert_eq!(Superblock::copies(&s, 2), 1);
+    }
+
+    #[test]
+    fn numbers_that_no_store_has_written_are_refused() {
+        let wild = |change: &dyn Fn(&mut Superblock)| {
+            let mut superblock = sample(2);
+            change(&mut superblock);
+            Superblock::decode(&superblock.encode().expect("encode")).expect_err("decoded").0
+        };
+        for start in [0, 103, 998, 1 << 40] {
+            assert!(wild(&|s| s.table = at(&[start])).contains("outside"), "{start}");
+            assert!(wild(&|s| s.table = at(&[200, start])).contains("outside"), "{start}");
+        }
+        for start in [u64::MAX / UNIT as u64, u64::MAX - 1, u64::MAX] {
+            assert!(wild(&|s| s.table = at(&[start])).contains("beyond"), "{start}");
+            assert!(wild(&|s| s.table = at(&[200, start])).contains("beyond"), "{start}");
+        }
+        for units in [0, 104, u64::MAX] {
+            assert!(wild(&|s| s.units = units).contains("contradict"), "{units}");
+        }
+        for units in [996, u64::MAX - 2, u64::MAX] {
+            assert!(wild(&|s| s.log_units = units).contains("contradict"), "{units}");
+        }
+        for field in [0, 1, 2, 3, 4, 5] {
+            let change = |s: &mut Superblock| {
+                let fields = [
+                    &mut s.generation,
+                    &mut s.life,
+                    &mut s.msn,
+                    &mut s.log_pos,
+                    &mut s.log_seq,
+                    &mut s.durable,
+                ];
+                *fields.into_iter().nth(field).expect("a field") = u64::MAX;
+            };
+            assert!(wild(&change).contains("out of range"), "{field}");
+        }
+        assert!(wild(&|s| s.log_pos += 1).contains("out of range"));
     }
 
     #[test]
@@ -276,10 +334,40 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_table_list_fits() {
-        let far = Segment { start: u64::MAX >> 12, units: 1 << 20 };
-        let most = vec![far; TABLE_SEGMENTS_MAX];
-        let big = Superblock { table: most.clone(), table_copy: most, ..sample(u64::MAX) };
-        assert!(big.encode().is_ok());
+    fn numbers_that_no_store_has_are_refused() {
+        let read = |sb: &Superblock| Superblock::decode(&sb.encode().expect("encode"));
+        assert!(read(&sample(1)).is_ok());
+        for wild in [
+            Superblock { generation: u64::MAX, ..sample(1) },
+            Superblock { life: u64::MAX, ..sample(1) },
+            Superblock { msn: u64::MAX, ..sample(1) },
+            Superblock { log_seq: u64::MAX, ..sample(1) },
+            Superblock { log_pos: u64::MAX, ..sample(1) },
+            Superblock { log_pos: 1, ..sample(1) },
+            Superblock { log_units: 0, ..sample(1) },
+            Superblock { log_units: u64::MAX, ..sample(1) },
+            Superblock { log_units: 998, ..sample(1) },
+            Superblock { units: u64::MAX, ..sample(1) },
+            Superblock { root: (u64::MAX, 3, 400, 5), ..sample(1) },
+            Superblock { table: at(&[u64::MAX]), ..sample(1) },
+            // Its units fit 64 bits, its bytes do not.
+            Superblock { table: at(&[u64::MAX / UNIT as u64]), ..sample(1) },
+            Superblock { table: PieceList { depth: 0, bytes: vec![7; 70] }, ..sample(1) },
+        ] {
+            assert!(read(&wild).is_err(), "{wild:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_list_of_pieces_fits() {
+        let table = PieceList { depth: u8::MAX, bytes: vec![0; LIST_BYTES_MAX] };
+        let most = usize::MAX;
+        let shape = NodeSizes { leaf_bytes: most, basement_bytes: most, buffer_bytes: most, fanout: most };
+        let root = (u64::MAX, u8::MAX, u32::MAX, u32::MAX);
+        let [units, log_units, msn, log_pos, log_seq, durable] = [u64::MAX; 6];
+        let sample = sample(u64::MAX);
+        let big =
+            Superblock { table, shape, root, units, log_units, msn, log_pos, log_seq, durable, ..sample };
+        big.encode().expect("all of it fits");
     }
 }

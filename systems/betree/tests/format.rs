@@ -116,6 +116,21 @@ impl Pair {
         }
     }
 
+    /// Checkpoints of little that is new, after the last of which the table is in two pieces in format 4: the one before wrote it whole.
+    fn few_changes(&mut self) {
+        for checkpoint in ["first", "second", "third"] {
+            self.put("few/1", checkpoint.as_bytes());
+            self.db.checkpoint().expect("checkpoint");
+        }
+    }
+
+    /// More of each in fewer leaves, and nothing synced: no checkpoint comes of it.
+    fn scatter_a_little(&mut self) {
+        for i in 0..40 {
+            self.put(&format!("wide/{:04}", i * 797 % 1200), &[i as u8; 350]);
+        }
+    }
+
     /// More of each, and nothing synced: format 3 leaves that out of the log.
     fn scatter_more(&mut self) {
         for i in 0..160 {
@@ -147,9 +162,13 @@ fn write(name: &str, storage: &SimStorage) -> Model {
     }
     if name.ends_with("-log") {
         pair.db.checkpoint().expect("checkpoint");
-        if name.starts_with("v3") {
+        if name >= "v3" {
             pair.scatter_more();
             assert!(pair.db.stats().bound_bytes > 10_000, "{name}: a log of format 2 would do");
+        }
+        if name >= "v4" {
+            pair.few_changes();
+            pair.scatter_a_little();
         }
         pair.fill(500);
         pair.db.sync().expect("sync");
@@ -165,7 +184,8 @@ fn fixture(name: &str) -> SimStorage {
     SimStorage::from_image(zstd::decode_all(&packed[..]).expect("zstd"))
 }
 
-const ALL: [&str; 8] = ["v1-plain", "v1-lz4", "v1-zstd", "v1-log", "v2-plain", "v2-lz4", "v2-log", "v3-log"];
+const ALL: [&str; 9] =
+    ["v1-plain", "v1-lz4", "v1-zstd", "v1-log", "v2-plain", "v2-lz4", "v2-log", "v3-log", "v4-log"];
 
 #[test]
 fn stores_of_every_format_open_and_hold_what_was_written() {
@@ -205,7 +225,7 @@ fn int(image: &[u8], at: &mut usize) -> u64 {
 /// The fixed parts of the format, read as `docs/betrfs-format.md` describes them and not with the crate's decoders.
 #[test]
 fn the_bytes_are_where_the_description_says() {
-    for version in *b"123" {
+    for version in *b"1234" {
         look_at(version, &fixture(&format!("v{}-log", version as char)).image());
     }
 }
@@ -222,28 +242,42 @@ fn look_at(version: u8, image: &[u8]) {
     }
     let newest = if u64_at(16) > u64_at(2 * UNIT + 16) { 0 } else { 2 * UNIT };
     let mut at = newest + 32;
-    let fields: Vec<u64> = (0..14).map(|_| int(image, &mut at)).collect();
+    // Format 4 says in superblocks and frames what was durable.
+    let says_durable = version >= b'4';
+    let ints = |n: usize, at: &mut usize| (0..n).map(|_| int(image, at)).collect::<Vec<u64>>();
     assert_eq!(
-        fields[..6],
+        ints(6, &mut at),
         [4096, 1024, 4096, 6, 1024, 40],
         "leaf, basement, buffers, fanout, units, log units"
     );
-    let (table_len, msn, log_pos, log_seq) = (fields[6] as usize, fields[11], fields[12], fields[13]);
-    let table_crc = u32_at(at);
-    at += 4;
-    for _copy in 0..2 {
-        assert_eq!(int(image, &mut at), 1, "one segment");
-        let (start, units) = (int(image, &mut at) as usize, int(image, &mut at) as usize);
-        assert!(table_len <= units * UNIT);
-        assert_eq!(crc32c::crc32c(&image[start * UNIT..][..table_len]), table_crc);
+    let old_len = if version < b'4' { int(image, &mut at) } else { 0 };
+    let _root_and_hints = ints(4, &mut at);
+    let (msn, log_pos, log_seq) = (int(image, &mut at), int(image, &mut at), int(image, &mut at));
+    if says_durable {
+        assert!(int(image, &mut at) >= msn, "durable is at least what the tree has");
+    }
+    if version < b'4' {
+        look_at_piece(image, old_len as usize, &mut at);
+    } else {
+        assert_eq!(image[at], 0, "no list of lists");
+        at += 1;
+        let end = int(image, &mut at) as usize + at;
+        let pieces = int(image, &mut at);
+        assert!(pieces > 1, "the whole table, and changes");
+        for _ in 0..pieces {
+            let len = int(image, &mut at) as usize;
+            look_at_piece(image, len, &mut at);
+        }
+        assert_eq!(at, end);
     }
     let ring = 40 * UNIT as u64;
     let frame = |pos: u64| 4 * UNIT + (pos % ring) as usize;
+    let (magic, header) = if says_durable { (b"BLO2", 60) } else { (b"BLOG", 52) };
     let mut at = frame(log_pos);
-    if &image[at..at + 4] != b"BLOG" || u64_at(at + 24) != log_seq {
+    if &image[at..at + 4] != magic || u64_at(at + 24) != log_seq {
         at = frame(log_pos.next_multiple_of(ring));
     }
-    assert_eq!(&image[at..at + 4], b"BLOG");
+    assert_eq!(&image[at..at + 4], magic);
     assert_eq!(
         (u64_at(at + 8), u64_at(at + 16)),
         (u64_at(newest + 8), u64_at(newest + 24)),
@@ -252,7 +286,22 @@ fn look_at(version: u8, image: &[u8]) {
     assert_eq!(u64_at(at + 24), log_seq);
     assert!(u64_at(at + 32) <= msn + 1 && u64_at(at + 40) > msn, "first and last batch");
     let len = u32_at(at + 48) as usize;
-    assert_eq!(u32_at(at + 4), crc32c::crc32c(&image[at + 8..at + 52 + len]));
+    assert_eq!(u32_at(at + 4), crc32c::crc32c(&image[at + 8..at + header + len]));
+    if says_durable {
+        assert_eq!(u64_at(at + 52), msn, "the first frame after a checkpoint");
+    }
+}
+
+/// The checksum and the two places of a piece of the table that has `len` bytes.
+fn look_at_piece(image: &[u8], len: usize, at: &mut usize) {
+    let crc = image[*at..*at + 4].to_vec();
+    *at += 4;
+    for _copy in 0..2 {
+        assert_eq!(int(image, at), 1, "one segment");
+        let (start, units) = (int(image, at) as usize, int(image, at) as usize);
+        assert!(len <= units * UNIT);
+        assert_eq!(crc32c::crc32c(&image[start * UNIT..][..len]).to_le_bytes()[..], crc);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use betrfs::{FormatOptions, Launcher, MountOptions, Served};
+use betrfs::{FormatOptions, Launcher, MountOptions, ServedMount};
 
 /// The argument behind which the daemon of `attach` finds its own.
 const DAEMON: &str = "daemon";
@@ -66,7 +66,7 @@ fn attach(source: &Path, dir: &Path, options: &str) -> Result<(), Box<dyn std::e
 
 fn serve(source: &str, dir: &str, options: &str) -> ExitCode {
     let served =
-        MountOptions::parse(options).and_then(|o| Served::mount(Path::new(source), Path::new(dir), &o));
+        MountOptions::parse(options).and_then(|o| ServedMount::mount(Path::new(source), Path::new(dir), &o));
     match served {
         Ok(served) => served.serve(),
         Err(error) => {

@@ -10,6 +10,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use betrfs::mount::Claim;
 use betrfs::{DirStream, FormatOptions, Fs, MountOptions, NewFile};
 
 const ROOT: u64 = 1;
@@ -53,14 +54,14 @@ fn processor_time() -> Duration {
 
 impl Bench {
     /// The file system, with nothing in memory.
-    fn open(&self) -> Done<Fs> {
+    fn open(&self) -> Done<(Fs, Claim)> {
         Ok(betrfs::mount::open(Path::new(&self.image), &self.options)?)
     }
 
     /// Runs a phase on the file system with nothing in memory.
     fn phase(&self, run: impl FnOnce(&Fs) -> Done<Report>) -> Done<()> {
         let before = processor_time();
-        let fs = self.open()?;
+        let (fs, _claim) = self.open()?;
         let Report { what, ops, bytes, time, all } = run(&fs)?;
         fs.close()?;
         let processor = (processor_time() - before).as_secs_f64() / ops as f64 * 1e6;

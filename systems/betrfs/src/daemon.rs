@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use host::Host;
+use host::daemon::log;
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 
 use crate::memory;
 use crate::mount::{MountError, MountOptions, Mounted, Result, mount_fs, open_to_serve};
+
+/// Its name in the logs.
+const NAME: &str = "betrfs";
 
 /// How the daemon is started: a program whose `main` calls [`main`] with the arguments behind `args`.
 #[derive(Clone, Debug)]
@@ -45,43 +49,50 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     };
     let options = MountOptions::parse(&options.to_string_lossy())
         .map(|o| MountOptions { shown_source: Some(shown.into()), ..o });
+    let log = options.as_ref().ok().and_then(|options| options.log.clone());
     let begin = || options.and_then(|o| start(Path::new(source), Path::new(dir), &o));
-    host::daemon::come_up(begin).map_or(ExitCode::FAILURE, Served::serve)
+    host::daemon::come_up(NAME, log.as_deref(), begin).map_or(ExitCode::FAILURE, ServedMount::serve)
 }
 
-fn start(source: &Path, dir: &Path, options: &MountOptions) -> Result<Served> {
+fn start(source: &Path, dir: &Path, options: &MountOptions) -> Result<ServedMount> {
     memory::flush_io();
     let mut notes: Vec<String> = memory::leave_cgroup(&Host::system()).err().into_iter().collect();
     if options.lock_memory {
         notes.extend(memory::lock().err());
     }
     notes.iter().for_each(|note| eprintln!("betrfs: {note}"));
-    Served::mount(source, dir, options)
+    ServedMount::mount(source, dir, options)
 }
 
 /// A mount that this process is there for.
-pub struct Served {
+pub struct ServedMount {
     mounted: Mounted,
     signals: Option<Signals>,
 }
 
-impl Served {
-    /// As [`mount`](crate::mount()). Before it can be seen signals end this process, a recovery as well; from then on they
-    /// wait for [`Served::serve`].
+impl ServedMount {
+    /// As [`mount`](crate::mount()), in a process that does nothing else: a panic ends it. Before it can be seen signals end this
+    /// process, a recovery as well; from then on they wait for [`ServedMount::serve`].
     ///
     /// # Errors
     /// As of [`mount`](crate::mount()).
-    pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Served> {
+    pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<ServedMount> {
+        let at = || options.log.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        log::begin(NAME, options.log.as_deref())
+            .map_err(|error| MountError::io(format!("open the log {}", at()))(error))?;
         let (fs, claim) = open_to_serve(source, options)?;
+        if let Some(lost) = fs.store().lost() {
+            eprintln!("betrfs: {}: {lost}", source.display());
+        }
         let signals = host::daemon::take_signals();
         let signals = signals.map_err(|error| eprintln!("betrfs: no signal ends it: {error}")).ok();
         let mounted = mount_fs(fs, Some(claim), source, dir, options)?;
-        Ok(Served { mounted, signals })
+        Ok(ServedMount { mounted, signals })
     }
 
     /// Serves until unmounted; SIGTERM and SIGINT unmount, SIGHUP makes what was written safe.
     pub fn serve(self) -> ExitCode {
-        let Served { mounted, signals } = self;
+        let ServedMount { mounted, signals } = self;
         if let Some(mut signals) = signals {
             let (fs, dir) = (mounted.fs().clone(), mounted.dir().to_owned());
             std::thread::spawn(move || {
@@ -90,7 +101,7 @@ impl Served {
                     if signal != SIGHUP
                         && let Err(error) = Mounted::request_unmount(&dir)
                     {
-                        eprintln!("betrfs: {error}");
+                        log::error(error);
                     }
                 }
             });
@@ -98,7 +109,7 @@ impl Served {
         match mounted.wait() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("betrfs: {error}");
+                log::error(error);
                 ExitCode::FAILURE
             }
         }

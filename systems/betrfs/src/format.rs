@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use betree::Storage;
 use camino::Utf8Path;
-use host::{Consent, Host, Permit, SystemRunner};
+use host::{Consent, Host, Permit, Runner, SystemRunner};
 
 use crate::fs::{Fs, Options};
 use crate::mount::{MountError, MountOptions, Result, storage};
@@ -32,6 +32,11 @@ pub struct FormatOptions {
 /// # Errors
 /// [`MountError::Refused`], [`MountError::Io`], [`MountError::Fs`].
 pub fn format(path: &Path, options: &FormatOptions) -> Result<u64> {
+    format_with(&SystemRunner::default(), path, options)
+}
+
+/// As [`format`], with somebody else to run the programs that look at the device.
+fn format_with(runner: &dyn Runner, path: &Path, options: &FormatOptions) -> Result<u64> {
     let failed = |what: &str| MountError::io(format!("{what} {}", path.display()));
     match std::fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && options.size.is_some() => {
@@ -42,18 +47,16 @@ pub fn format(path: &Path, options: &FormatOptions) -> Result<u64> {
     }
     let utf8 = Utf8Path::from_path(path)
         .ok_or_else(|| failed("make a file system on")(std::io::ErrorKind::InvalidFilename.into()))?;
-    let (host, runner) = (Host::system(), SystemRunner::default());
-    // held until the file system is there
-    let permit = Permit::take_within(&host, &runner, utf8, Consent::Said(options.erase), PATIENCE)?;
-    let path = permit.report.path.as_std_path();
+    // held until the file system is there, and opened by what is held: the path may mean another file by now
+    let consent = Consent::Said(options.erase);
+    let permit = Permit::take_within(&Host::system(), runner, utf8, consent, PATIENCE)?;
     if permit.report.is_file
         && let Some(size) = options.size
     {
-        let file = File::options().write(true).open(path).map_err(failed("open"))?;
+        let file = File::options().write(true).open(permit.reopen_path()).map_err(failed("open"))?;
         file.set_len(size).map_err(failed("resize"))?;
     }
-    let mount = MountOptions::default();
-    let storage = storage(path, &mount)?;
+    let storage = storage(&permit.reopen_path(), path, &MountOptions::default())?;
     let size = storage.len().map_err(failed("measure"))?;
     Fs::format(storage, &options.fs).map_err(MountError::fs(path))?;
     Ok(size)
@@ -62,6 +65,33 @@ pub fn format(path: &Path, options: &FormatOptions) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Finds nothing, and puts another file where the one is that is judged, once.
+    struct Swapper(std::sync::Once, std::path::PathBuf, std::path::PathBuf);
+
+    impl Runner for Swapper {
+        fn run(&self, _: &host::CommandLine) -> std::io::Result<host::CommandOutput> {
+            self.0.call_once(|| std::fs::rename(&self.1, &self.2).expect("swap"));
+            let (stdout, stderr) = (String::new(), String::new());
+            Ok(host::CommandOutput { code: Some(0), stdout, stderr, elapsed_ms: 0 })
+        }
+    }
+
+    #[test]
+    fn what_was_judged_is_formatted_though_its_name_means_another_file_by_then() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, victim) = (dir.path().join("image"), dir.path().join("victim"));
+        let text = b"a letter".repeat(8 << 20);
+        std::fs::write(&victim, &text).expect("write");
+        File::create(&path).and_then(|file| file.set_len(64 << 20)).expect("make");
+        let judged = File::open(&path).expect("open");
+        let swapper = Swapper(std::sync::Once::new(), victim, path.clone());
+        format_with(&swapper, &path, &FormatOptions::default()).expect("the blank file");
+        assert!(std::fs::read(&path).expect("read") == text, "the letter was overwritten");
+        let mut head = [0; 7];
+        std::os::unix::fs::FileExt::read_exact_at(&judged, &mut head, 0).expect("read");
+        assert_eq!(&head, b"\"BEtree");
+    }
 
     #[test]
     fn what_was_made_is_known_again_and_not_made_anew_without_consent() {

@@ -1,23 +1,30 @@
 //! The kernel's requests, one function each. The kernel checks permissions, caches names and attributes for as
 //! long as it likes (nobody but it changes anything) and sends every write at once.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use fusewire::local::{self, Probe};
-use fusewire::wire::{self, Entry, InitWish, Opened, Operation, Request, StatFs, init_flag, open_flag};
-use fusewire::{Answered, Beat, FileSystem, Notifier, Reply};
+use fusewire::wire::{self, Entry, InitConfig, Opened, Operation, Request, StatFs, init_flag, open_flag};
+use fusewire::{Answered, FileSystem, Notifier, PreemptionTicker, Reply};
 
 use crate::coherence::Coherence;
 use crate::error::{Error, Result};
-use crate::fs::{Attr, Fs, NewFile, RenameMode, SetAttr, SetTime, Through, Whence, With};
+use crate::fs::{
+    Attr, AttrMode, DirStream, Fs, IoPath, NewFile, RenameMode, SeekResult, SetAttr, SetTime, Whence,
+};
 use crate::key;
-use crate::listings::{Keeping, Listings};
 use crate::record::Time;
 use crate::syncer::Syncer;
 
 /// A write of so many bytes may have to wait until others have been written.
 const LONG: usize = 16 << 10;
+
+/// With less space than this a device counts as full for those who write to a file of which data were dropped: a request has 1 MiB, and
+/// what is kept for nodes differs by some.
+const FULL: u64 = 8 << 20;
 
 /// What the transport may be told.
 #[derive(Clone, Debug)]
@@ -38,7 +45,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// What the kernel is asked for.
-    pub fn wish(&self) -> InitWish {
+    pub fn wish(&self) -> InitConfig {
         let writeback = if self.writeback { init_flag::WRITEBACK_CACHE } else { 0 };
         let readdirplus = if self.readdirplus { init_flag::DO_READDIRPLUS } else { 0 };
         local::wish(writeback | readdirplus)
@@ -51,10 +58,70 @@ pub(crate) struct Server {
     settings: Settings,
     syncer: Syncer,
     /// None if the kernel collects writes: its threads wait for none.
-    beat: Option<Beat>,
+    beat: Option<PreemptionTicker>,
     /// Nothing before there is a connection.
-    coherence: OnceLock<Coherence>,
-    listings: Listings,
+    coherence: OnceLock<Arc<Coherence>>,
+    open_dirs: OpenDirs,
+    dropped: Dropped,
+}
+
+/// Files of which the kernel has dropped data that it had collected and that found no space. It takes what is written, and says so of
+/// that at the next fsync(2) or close(2) only: whoever writes until there is an error would never end.
+#[derive(Default)]
+struct Dropped {
+    files: Mutex<HashSet<u64>>,
+    any: AtomicBool,
+}
+
+impl Dropped {
+    fn files(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.files.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn note(&self, ino: u64) {
+        self.files().insert(ino);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Whether something of `ino` was dropped since somebody asked.
+    fn take(&self, ino: u64) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut files = self.files();
+        let was = files.remove(&ino);
+        self.any.store(!files.is_empty(), Ordering::Release);
+        was
+    }
+}
+
+/// The directories that are open: of each where its reader is. As many as programs have open, some 100 bytes each, with the
+/// longest names 350.
+#[derive(Default)]
+struct OpenDirs {
+    streams: Mutex<HashMap<u64, Arc<Mutex<DirStream>>>>,
+    last: AtomicU64,
+}
+
+impl OpenDirs {
+    fn streams(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<DirStream>>>> {
+        self.streams.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn open(&self) -> u64 {
+        let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.streams().insert(handle, Arc::default());
+        handle
+    }
+
+    /// That of a handle; without one a new one.
+    fn at(&self, handle: u64) -> Arc<Mutex<DirStream>> {
+        self.streams().get(&handle).cloned().unwrap_or_default()
+    }
+
+    fn close(&self, handle: u64) {
+        self.streams().remove(&handle);
+    }
 }
 
 fn wire_time(time: Time) -> (i64, u32) {
@@ -68,11 +135,14 @@ fn set_time(time: wire::SetTime) -> SetTime {
     }
 }
 
+/// `attr` as the kernel is told: one unit of 512 bytes at least for a file that is not empty. The kernel may have data of it that it has
+/// not passed on, and `tar -S` takes a file without blocks for one hole, without a seek. (ext4 does so for data within an inode.)
 fn wire_attr(attr: &Attr) -> wire::Attr {
+    let is_file = attr.mode & libc::S_IFMT == libc::S_IFREG;
     wire::Attr {
         ino: attr.ino,
         size: attr.size,
-        blocks: attr.blocks,
+        blocks: attr.blocks.max(u64::from(is_file && attr.size > 0)),
         atime: wire_time(attr.atime),
         mtime: wire_time(attr.mtime),
         ctime: wire_time(attr.ctime),
@@ -85,8 +155,8 @@ fn wire_attr(attr: &Attr) -> wire::Attr {
     }
 }
 
-fn way(direct: bool) -> Through {
-    if direct { Through::Direct } else { Through::Cache }
+fn way(direct: bool) -> IoPath {
+    if direct { IoPath::Direct } else { IoPath::Cache }
 }
 
 fn empty(done: Result<()>, reply: Reply<'_>) -> Answered {
@@ -116,9 +186,11 @@ fn sized(bytes: Result<Vec<u8>>, size: u32, reply: Reply<'_>) -> Answered {
 impl Server {
     pub fn new(fs: Arc<Fs>, settings: Settings) -> Server {
         let syncer = Syncer::new(fs.clone());
-        let beat =
-            settings.beat.then(|| Beat::new(std::thread::available_parallelism().map_or(1, |n| n.get())));
-        Server { fs, settings, syncer, beat, coherence: OnceLock::new(), listings: Listings::default() }
+        let beat = settings
+            .beat
+            .then(|| PreemptionTicker::new(std::thread::available_parallelism().map_or(1, |n| n.get())));
+        let (coherence, open_dirs, dropped) = (OnceLock::new(), OpenDirs::default(), Dropped::default());
+        Server { fs, settings, syncer, beat, coherence, open_dirs, dropped }
     }
 
     fn entry_of(&self, attr: &Attr) -> Entry {
@@ -237,59 +309,62 @@ impl Server {
     /// With `durable` it is answered when all so far is.
     fn write(
         &self,
-        ino: u64,
+        request: &Request<'_>,
         offset: u64,
         data: &[u8],
         kill_priv: bool,
-        (from, durable): (Through, bool),
+        (from, durable): (IoPath, bool),
         reply: Reply<'_>,
     ) -> Answered {
+        let (ino, user) = (request.header.node, request.header.uid);
         let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
             Ok(written) => written,
-            Err(e) => return reply.error(e.errno()),
+            Err(e) => {
+                if matches!(e, Error::NoSpace) && self.settings.writeback && from == IoPath::Cache {
+                    self.note_dropped(ino);
+                }
+                return reply.error(e.errno());
+            }
         };
         let coherence = self.coherence.get();
         if let Some(coherence) = coherence
             && written.stripped
         {
-            coherence.forget_mode(ino);
+            coherence.forget_attributes(ino);
         }
         let stale = coherence.filter(|_| written.stale);
         match (durable, stale) {
             (false, None) => reply.written(written.bytes as u32),
-            (true, None) => self.syncer.sync_written(written.bytes as u32, reply),
-            (_, Some(coherence)) => match if durable { self.fs.sync() } else { Ok(()) } {
-                Ok(()) => coherence.written(ino, offset, written.bytes, reply),
+            (true, None) => self.syncer.sync_written(ino, written.bytes as u32, reply),
+            (_, Some(coherence)) => match if durable { self.fs.sync_of(ino) } else { Ok(()) } {
+                Ok(()) => coherence.written(user, (ino, offset), written.bytes, reply),
                 Err(e) => reply.error(e.errno()),
             },
         }
     }
 
-    fn open_dir(&self, ino: u64, reply: Reply<'_>) -> Answered {
-        let version = match self.fs.names_version(ino) {
-            Ok(version) => version,
-            Err(e) => return reply.error(e.errno()),
-        };
-        let (handle, keeping) = self.listings.open(ino, version);
-        let flags = match keeping {
-            Keeping::Kept => open_flag::CACHE_DIR | open_flag::KEEP_CACHE,
-            Keeping::Anew => open_flag::CACHE_DIR,
-            Keeping::Nothing => 0,
-        };
-        reply.opened(Opened { handle, flags })
+    /// The kernel has collected data of `ino` for which there is no space, and drops them: the next write hears of it.
+    fn note_dropped(&self, ino: u64) {
+        self.dropped.note(ino);
+        if let Some(coherence) = self.coherence.get() {
+            // So it asks for them before it collects more.
+            coherence.forget_attributes(ino);
+        }
+    }
+
+    fn open_dir(&self, reply: Reply<'_>) -> Answered {
+        // Places in a directory stay, so what the kernel keeps of it is right until it changes a name itself.
+        let flags = open_flag::CACHE_DIR | open_flag::KEEP_CACHE;
+        reply.opened(Opened { handle: self.open_dirs.open(), flags })
     }
 
     fn read_dir(&self, ino: u64, handle: u64, at: u64, size: u32, plus: bool, reply: Reply<'_>) -> Answered {
-        let version = match self.fs.names_version(ino) {
-            Ok(version) => version,
-            Err(e) => return reply.error(e.errno()),
-        };
-        let names = self.listings.at(handle, ino, version, at);
-        let mut names = names.lock().unwrap_or_else(|e| e.into_inner());
+        let stream = self.open_dirs.at(handle);
+        let mut stream = stream.lock().unwrap_or_else(|e| e.into_inner());
         reply.directory(size, |directory| {
             // What the kernel knows already costs it more than what it has to ask for now and then.
-            let with = if plus { With::News } else { With::Nothing };
-            let read = self.fs.read_on(ino, &mut names, at, with, &mut |item| {
+            let with = if plus { AttrMode::News } else { AttrMode::Nothing };
+            let read = self.fs.read_on(ino, &mut stream, at, with, &mut |item| {
                 if !plus {
                     return directory.add(item.ino, item.next, item.kind, item.name);
                 }
@@ -329,15 +404,37 @@ impl Server {
         sized(names, size, reply)
     }
 
-    fn seek(&self, ino: u64, offset: u64, whence: u32, reply: Reply<'_>) -> Answered {
+    fn seek(&self, request: &Request<'_>, offset: u64, whence: u32, reply: Reply<'_>) -> Answered {
+        let (ino, user) = (request.header.node, request.header.uid);
         let whence = match whence as i32 {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,
             _ => return reply.error(libc::EINVAL),
         };
-        match self.fs.seek(ino, offset, whence) {
+        let answer = |at: Result<u64>, reply: Reply<'_>| match at {
             Ok(at) => reply.offset(at),
             Err(e) => reply.error(e.errno()),
+        };
+        let SeekResult { at, hole } = match self.fs.sought(ino, offset, whence) {
+            Ok(sought) => sought,
+            Err(e) => return reply.error(e.errno()),
+        };
+        // Only what the kernel has read, or collects, can be dirty there; and it knows of none behind the end that it does
+        // not collect.
+        let may_be_dirty = self.settings.writeback
+            || self.fs.is_cached(ino) && self.fs.size(ino).is_ok_and(|size| hole.start < size);
+        if hole.is_empty() || !may_be_dirty {
+            return answer(at, reply);
+        }
+        let sought = match self.coherence.get() {
+            Some(coherence) => coherence.seek(&self.fs, user, (ino, offset, whence), reply),
+            None => Err(reply),
+        };
+        match sought {
+            Ok(answered) => answered,
+            // The kernel knows sizes that are not known here, and from now on asks for no seek any more.
+            Err(reply) if self.settings.writeback => reply.error(libc::ENOSYS),
+            Err(reply) => answer(self.fs.seek_without_holes(ino, offset, whence), reply),
         }
     }
 }
@@ -347,7 +444,13 @@ impl FileSystem for Server {
         let ino = request.header.node;
         match request.operation {
             Operation::Lookup { name } => self.lookup(ino, name, reply),
-            Operation::GetAttr => self.attr(self.fs.attr(ino), reply),
+            Operation::GetAttr { with_handle } => {
+                // A write that the kernel collects fails with this, and nothing else.
+                if with_handle && self.dropped.take(ino) && self.fs.space().available < FULL {
+                    return reply.error(libc::ENOSPC);
+                }
+                self.attr(self.fs.attr(ino), reply)
+            }
             Operation::StatX => match self.fs.attr(ino) {
                 Ok(attr) => reply.statx(&wire_attr(&attr), wire_time(attr.btime), self.settings.ttl),
                 Err(e) => reply.error(e.errno()),
@@ -381,12 +484,15 @@ impl FileSystem for Server {
                     beat.wrote(ino, request.header.pid);
                 }
                 // Past the page cache no FSYNC follows.
-                self.write(ino, offset, data, kill_priv, (way(direct), durable && direct), reply)
+                self.write(request, offset, data, kill_priv, (way(direct), durable && direct), reply)
             }
-            Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => {
-                self.syncer.sync(reply)
+            Operation::Fsync { .. } | Operation::FsyncDir { .. } => {
+                // The kernel says itself what it has dropped.
+                self.dropped.take(ino);
+                self.syncer.sync(ino, reply)
             }
-            Operation::OpenDir { .. } => self.open_dir(ino, reply),
+            Operation::SyncFs => empty(self.fs.sync(), reply),
+            Operation::OpenDir { .. } => self.open_dir(reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.read_dir(ino, handle, offset, size, false, reply)
             }
@@ -394,7 +500,7 @@ impl FileSystem for Server {
                 self.read_dir(ino, handle, offset, size, true, reply)
             }
             Operation::ReleaseDir { handle } => {
-                self.listings.close(handle);
+                self.open_dirs.close(handle);
                 reply.ok()
             }
             Operation::Release { .. } => reply.ok(),
@@ -406,24 +512,33 @@ impl FileSystem for Server {
             Operation::Fallocate { offset, length, mode, .. } => {
                 empty(self.fs.allocate(ino, mode as i32, offset, length), reply)
             }
-            Operation::Lseek { offset, whence, .. } => self.seek(ino, offset, whence, reply),
+            Operation::Lseek { offset, whence, .. } => self.seek(request, offset, whence, reply),
             // There is nothing to do at an open or a close: the kernel need not ask again.
             _ => reply.error(libc::ENOSYS),
         }
     }
 
     fn connected(&self, notifier: Notifier) {
-        let _ = self.coherence.set(Coherence::start(notifier));
+        let coherence = Arc::new(Coherence::start(notifier));
+        // A weak one: this server ends the thread when it goes, with the file system staying.
+        let lost = Arc::downgrade(&coherence);
+        self.fs.call_when_lost(move |ino| {
+            if let Some(coherence) = lost.upgrade() {
+                coherence.forget_file(ino);
+            }
+        });
+        let _ = self.coherence.set(coherence);
     }
 
     fn forget(&self, node: u64, lookups: u64) {
+        self.dropped.take(node);
         self.fs.forget(node, lookups);
     }
 
     fn may_wait(&self, operation: &Operation<'_>) -> bool {
         match operation {
             Operation::Lookup { .. }
-            | Operation::GetAttr
+            | Operation::GetAttr { .. }
             | Operation::StatX
             | Operation::SetAttr(_)
             | Operation::MkNod { .. }

@@ -16,6 +16,7 @@
 //! | `02` ino | homes that would be too long, and of files made without a name |
 //! | `03` ino | records of files with several names |
 //! | `04` ino | orphans: unlinked but still open; the value is the home |
+//! | `07` ino | where the entry is that holds the record of this inode: ino of the directory, name |
 //! | dir-home `01` name | directory entry |
 //! | home `02` name | extended attribute |
 //! | dir-home `03` name `00` ino | home of a file |
@@ -23,6 +24,8 @@
 //! | `05` file-home block | data; block in 6 bytes, big-endian |
 //!
 //! `ino` is a byte with its length and that many bytes, big-endian, without leading zeros.
+
+use std::ops::Deref;
 
 use betree::{KeyRange, WriteBatch};
 
@@ -44,6 +47,8 @@ pub const ROOT_RECORD: &[u8] = b"\x00R";
 pub(crate) const ZONE: u8 = 0x02;
 pub(crate) const LINKED: u8 = 0x03;
 pub(crate) const ORPHAN: u8 = 0x04;
+pub(crate) const RESERVED: u8 = 0x06;
+pub(crate) const PLACE: u8 = 0x07;
 pub(crate) const ENTRY: u8 = 0x01;
 pub(crate) const XATTR: u8 = 0x02;
 pub(crate) const FILE: u8 = 0x03;
@@ -53,12 +58,33 @@ pub(crate) const DATA: u8 = 0x05;
 /// A home that would be longer gets a zone.
 const HOME_MAX: usize = 1024;
 
-/// Appends an inode number so that keys sort by it and none is a prefix of another.
+/// An inode number in bytes, so that keys sort by it and none is a prefix of another.
+pub(crate) struct InoBytes {
+    bytes: [u8; 9],
+    from: usize,
+}
+
+impl InoBytes {
+    pub fn of(ino: u64) -> InoBytes {
+        let mut bytes = [0; 9];
+        bytes[1..].copy_from_slice(&ino.to_be_bytes());
+        let from = (ino.leading_zeros() / 8) as usize;
+        bytes[from] = (8 - from) as u8;
+        InoBytes { bytes, from }
+    }
+}
+
+impl Deref for InoBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.from..]
+    }
+}
+
+/// Appends an inode number.
 pub(crate) fn put_ino(key: &mut Vec<u8>, ino: u64) {
-    let bytes = ino.to_be_bytes();
-    let zeros = (ino.leading_zeros() / 8) as usize;
-    key.push((8 - zeros) as u8);
-    key.extend_from_slice(&bytes[zeros..]);
+    key.extend_from_slice(&InoBytes::of(ino));
 }
 
 /// Splits an inode number from the front of `bytes`; None if there is none.
@@ -85,6 +111,31 @@ pub fn linked(ino: u64) -> Vec<u8> {
 /// Key of an orphan.
 pub fn orphan(ino: u64) -> Vec<u8> {
     zoned(ORPHAN, ino)
+}
+
+/// Key of what is reserved for a file.
+pub fn reserved(ino: u64) -> Vec<u8> {
+    zoned(RESERVED, ino)
+}
+
+/// The keys of what is reserved for all files.
+pub fn all_reserved() -> KeyRange {
+    KeyRange::prefix(&[RESERVED])
+}
+
+/// Key of the place of an inode.
+pub fn place(ino: u64) -> Vec<u8> {
+    zoned(PLACE, ino)
+}
+
+/// The keys of all places.
+pub fn all_places() -> KeyRange {
+    KeyRange::prefix(&[PLACE])
+}
+
+/// Adds that the record of `ino` is in the entry `name` of the directory `dir`.
+pub(crate) fn put_place(batch: &mut WriteBatch, ino: u64, dir: u64, name: &[u8]) {
+    batch.put_parts(&[&[PLACE], &*InoBytes::of(ino)], &[&*InoBytes::of(dir), name]);
 }
 
 fn tagged(home: &[u8], tag: u8, name: &[u8]) -> Vec<u8> {
@@ -189,7 +240,7 @@ pub fn block_number(key: &[u8]) -> Option<u64> {
 
 /// What a key in somebody's home is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum HomeKeyKind<'a> {
     /// The entry of this name.
     Entry(&'a [u8]),
     /// The extended attribute of this name.
@@ -209,11 +260,11 @@ pub fn homes(home: &[u8]) -> Option<Vec<usize>> {
 }
 
 /// The home of a directory, and a name in that.
-pub type Place<'a> = (&'a [u8], &'a [u8]);
+pub type NameKey<'a> = (&'a [u8], &'a [u8]);
 
 /// Of a directory's home: the directory's inode number, and where it was made: home and name, None for the root and for one
 /// with a zone of its own. None for what is no home.
-pub fn made(home: &[u8]) -> Option<(u64, Option<Place<'_>>)> {
+pub fn made(home: &[u8]) -> Option<(u64, Option<NameKey<'_>>)> {
     let lengths = homes(home)?;
     if home == ROOT_HOME {
         return Some((ROOT, None));
@@ -228,18 +279,18 @@ pub fn made(home: &[u8]) -> Option<(u64, Option<Place<'_>>)> {
 
 /// The home that a key lies in, and what it is for there. None for keys that lie in no home, and for what is no key of
 /// this layout.
-pub fn parse(key: &[u8]) -> Option<(&[u8], Part<'_>)> {
+pub fn parse(key: &[u8]) -> Option<(&[u8], HomeKeyKind<'_>)> {
     if let Some((&DATA, path)) = key.split_first() {
         let home = path.get(..path.len().checked_sub(6)?)?;
         homes(home)?;
-        return Some((home, Part::Block(block_number(key)?)));
+        return Some((home, HomeKeyKind::Block(block_number(key)?)));
     }
     let (homes, rest) = split(key)?;
     let home = &key[..*homes.last()?];
     match rest.split_first() {
-        None => Some((home, Part::Home)),
-        Some((&ENTRY, name)) => Some((home, Part::Entry(name))),
-        Some((&XATTR, name)) => Some((home, Part::Xattr(name))),
+        None => Some((home, HomeKeyKind::Home)),
+        Some((&ENTRY, name)) => Some((home, HomeKeyKind::Entry(name))),
+        Some((&XATTR, name)) => Some((home, HomeKeyKind::Xattr(name))),
         _ => None,
     }
 }
@@ -307,17 +358,17 @@ mod tests {
         let dir = home(ROOT_HOME, true, b"a", 6);
         let file = home(&dir, false, b"f", 300);
         assert_eq!(homes(&file), Some(vec![1, dir.len(), file.len()]));
-        assert_eq!(parse(&block(&file, 9)), Some((&file[..], Part::Block(9))));
-        assert_eq!(parse(&xattr(&file, b"user.x")), Some((&file[..], Part::Xattr(b"user.x"))));
-        assert_eq!(parse(&file), Some((&file[..], Part::Home)));
-        assert_eq!(parse(&entry(&dir, b"f")), Some((&dir[..], Part::Entry(b"f"))));
+        assert_eq!(parse(&block(&file, 9)), Some((&file[..], HomeKeyKind::Block(9))));
+        assert_eq!(parse(&xattr(&file, b"user.x")), Some((&file[..], HomeKeyKind::Xattr(b"user.x"))));
+        assert_eq!(parse(&file), Some((&file[..], HomeKeyKind::Home)));
+        assert_eq!(parse(&entry(&dir, b"f")), Some((&dir[..], HomeKeyKind::Entry(b"f"))));
         assert_eq!(made(ROOT_HOME), Some((ROOT, None)));
         assert_eq!(made(&dir), Some((6, Some((ROOT_HOME, &b"a"[..])))));
         let zone = zoned(ZONE, 77);
         assert_eq!(made(&zone), Some((77, None)));
         let inner = home(&zone, true, b"\x04x", 78);
         assert_eq!(made(&inner), Some((78, Some((&zone[..], &b"\x04x"[..])))));
-        assert_eq!(parse(&block(&zone, 0)), Some((&zone[..], Part::Block(0))));
+        assert_eq!(parse(&block(&zone, 0)), Some((&zone[..], HomeKeyKind::Block(0))));
         for bad in [&b""[..], SUPERBLOCK, &linked(5), b"\x01\x09", b"\x05abc", b"\x01\x03name"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }

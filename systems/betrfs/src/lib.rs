@@ -7,10 +7,11 @@
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
 //! | `fuse`, `syncer`, `coherence` | the kernel's requests; syncs for many at once; what the kernel must forget |
-//! | `listings` | directories as the kernel reads and keeps them |
 //! | [`mod@mount`], [`daemon`], `memory`, `pruner` | mounting in this process, or in one of its own; its memory |
+//! | `watcher`, `mountpoint` | what is said and shown when the store stops taking writes; a mount that is changed |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
 //! | [`mod@check`], `overlay` | fsck and dump |
+//! | `fuzzing` | for fuzz targets: the kernel's requests without a kernel |
 //!
 //! `docs/betrfs.md` has the guarantees, the layout byte by byte, and the limits.
 
@@ -23,18 +24,21 @@ pub mod error;
 pub mod format;
 pub mod fs;
 mod fuse;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod key;
-mod listings;
 mod memory;
 pub mod mount;
+mod mountpoint;
 mod node;
 mod overlay;
 mod pruner;
 pub mod record;
 mod syncer;
+mod watcher;
 
 pub use check::{CheckReport, check, dump};
-pub use daemon::{Launcher, Served, mount_daemon};
+pub use daemon::{Launcher, ServedMount, mount_daemon};
 pub use error::{Error, Result};
 pub use format::{FormatOptions, format};
 pub use fs::{Attr, DirItem, DirStream, Fs, NewFile, Options, RenameMode, SetAttr, SetTime, Space, Whence};

@@ -6,24 +6,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use betree::{CachedExtents, Compression, FileStorage, Steps, Storage, UringStorage};
-use fusewire::local::{self, Place, Probe, StartError};
+use betree::{CachedExtents, Compression, Features, FileStorage, Storage, UringStorage};
+use fusewire::local::{self, MountPoint, Probe, StartError};
 use fusewire::{Session, Transport};
 use host::Host;
+use host::device::Holder;
+use host::mountinfo::MountEntry;
+use host::wait::wait_until;
 use rustix::mount::MountFlags;
 
 use crate::check::{CheckReport, check, dump};
 use crate::error::Error;
-use crate::fs::{Fs, Options};
+use crate::fs::{Fs, Options, STATE, TAKES_WRITES};
 use crate::fuse::{Server, Settings};
 use crate::memory;
+use crate::mountpoint::{self, TYPE};
 use crate::overlay::Shared;
-use crate::pruner::Pruner;
+use crate::pruner::MemoryPruner;
+use crate::watcher::Watcher;
 
-/// How long a mount waits for the daemon of the one before to finish.
+/// How long a mount waits for the daemon of the one before to finish its last write.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The type that the table of mounts shows.
-const TYPE: &str = "fuse.betrfs";
+/// How long a mount in use is tried again before that is said.
+const UNMOUNT_PATIENCE: Duration = Duration::from_millis(200);
+/// Bytes that are read of what a mount says of itself.
+const STATE_BYTES_MAX: usize = 4096;
 /// Inodes in memory, at about half a KiB each.
 const INODES_MAX: usize = 60_000;
 
@@ -76,10 +83,12 @@ pub enum MountError {
         why: String,
     },
     /// Something else uses the device.
-    #[error("{path} is in use")]
+    #[error("{path} is in use: {by}")]
     Busy {
         /// The device or image.
         path: String,
+        /// Who has it, and what ends that.
+        by: String,
     },
     /// It must not be formatted.
     #[error(transparent)]
@@ -100,8 +109,18 @@ pub enum MountError {
         /// What is wrong.
         cause: Error,
     },
-    /// There is nothing that could be remounted.
-    #[error("{dir}: no betrfs is mounted there, so there is nothing to remount")]
+    /// The store takes no more writes.
+    #[error(
+        "{path}: the store has failed, and what was written but not acknowledged by a sync is lost: {reason}"
+    )]
+    Lost {
+        /// The device or image.
+        path: String,
+        /// What failed, where, and what the system said.
+        reason: String,
+    },
+    /// There is nothing that could be remounted or unmounted.
+    #[error("{dir}: no betrfs is mounted there")]
     NotMounted {
         /// The directory.
         dir: String,
@@ -159,6 +178,8 @@ pub struct MountOptions {
     pub lone: bool,
     /// Lock the daemon's memory.
     pub lock_memory: bool,
+    /// A file for what goes wrong, beside the system's log and the kernel's.
+    pub log: Option<PathBuf>,
     /// Inodes in memory above which the kernel is asked to forget some.
     pub inodes_max: usize,
 }
@@ -185,6 +206,7 @@ impl Default for MountOptions {
             beat: true,
             lone: true,
             lock_memory: true,
+            log: None,
             inodes_max: INODES_MAX,
         }
     }
@@ -251,10 +273,11 @@ impl MountOptions {
                 store.sync_interval = (seconds > 0).then_some(Duration::from_secs(seconds));
             }
             "discard" => store.discard = true,
+            "recover" => store.recover = true,
             "steps" => {
-                let up_to = value.and_then(Steps::up_to);
+                let up_to = value.and_then(Features::up_to);
                 store.steps =
-                    up_to.ok_or_else(|| format!("needs v0.4, v0.6 or one of {:?}", Steps::NAMES))?;
+                    up_to.ok_or_else(|| format!("needs v0.4, v0.6 or one of {:?}", Features::NAMES))?;
             }
             "nostep" if value.is_some_and(|v| store.steps.set(v, false)) => {}
             "compress" => store.compression = compression(value)?,
@@ -273,6 +296,10 @@ impl MountOptions {
             "nobeat" => self.beat = false,
             "nolone" => self.lone = false,
             "nolock" => self.lock_memory = false,
+            "log" => {
+                let path = value.map(PathBuf::from).filter(|path| path.is_absolute());
+                self.log = Some(path.ok_or("needs an absolute path")?);
+            }
             _ => return Err("is not known".into()),
         }
         Ok(())
@@ -313,50 +340,81 @@ fn compression(value: Option<&str>) -> std::result::Result<Compression, String> 
     }
 }
 
-/// A device or image that nobody else may use meanwhile.
+/// A device or image that nobody else may use meanwhile. It was found by its path once, and is opened by its descriptor.
 #[derive(Debug)]
 pub struct Claim {
-    _file: File,
+    file: File,
 }
 
 impl Claim {
-    /// Claims `path`, waiting up to `patience` for one who holds it.
+    /// Claims `path`. One that a daemon is about to give back, since its file system is unmounted, is waited for up to
+    /// `patience`, which is said; one that somebody looks at for a moment is waited for up to two seconds.
     ///
     /// # Errors
-    /// [`MountError::Busy`], [`MountError::Io`].
+    /// [`MountError::Busy`] with who has it; [`MountError::Io`].
     pub fn take(path: &Path, patience: Duration) -> Result<Claim> {
         let start = Instant::now();
+        let mut is_said = false;
         loop {
-            match Claim::try_take(path) {
-                Ok(Some(file)) => return Ok(Claim { _file: file }),
-                Ok(None) if start.elapsed() < patience => std::thread::sleep(Duration::from_millis(5)),
-                Ok(None) => return Err(MountError::Busy { path: path.display().to_string() }),
+            let mut held = Ok(None);
+            wait_until(HOLD_TRIES.min(patience), || {
+                held = host::device::hold(path);
+                !matches!(held, Ok(None))
+            });
+            match held {
+                Ok(Some(file)) => return Ok(Claim { file }),
+                Ok(None) => {}
                 Err(error) => return Err(MountError::io(format!("open {}", path.display()))(error)),
+            }
+            let holder = Holder::find(&Host::system(), path);
+            let is_ending = holder.as_ref().is_some_and(Holder::is_ending);
+            let is_mounted = holder.as_ref().is_some_and(|holder| !holder.mounts.is_empty());
+            let patience = if is_ending { patience } else { patience.min(GLANCE) };
+            if is_mounted || start.elapsed() >= patience {
+                let by = holder.map_or_else(|| UNSEEN.to_owned(), |holder| holder.to_string());
+                return Err(MountError::Busy { path: path.display().to_string(), by });
+            }
+            if let Some(Holder { pid, name, .. }) = holder.filter(|_| is_ending && !is_said) {
+                is_said = true;
+                host::note!(
+                    "{} is unmounted, and process {pid} ({name}) writes what is left: waiting up to {} s for it",
+                    path.display(),
+                    patience.as_secs()
+                );
             }
         }
     }
 
-    fn try_take(path: &Path) -> io::Result<Option<File>> {
-        host::device::hold(path)
+    /// The storage on it, as the options say; `named` is its path for people.
+    fn storage(&self, named: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
+        storage(&host::device::reopen_path(&self.file), named, options)
     }
 }
 
-/// Opens `path` as the options say; what the system cannot do is done without.
-pub(crate) fn storage(path: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
-    let what = || format!("open {}", path.display());
+/// How long a claim is tried before the one who has it is looked for: what all processes have open is not asked for a
+/// daemon that ends within milliseconds.
+const HOLD_TRIES: Duration = Duration::from_millis(300);
+/// How long somebody may look at a device (blkid, another `mkfs` that is refused) before it counts as in use.
+const GLANCE: Duration = Duration::from_secs(2);
+/// Who has it when nobody is found.
+const UNSEEN: &str =
+    "by a process that cannot be seen, of another user or another PID namespace; root sees all (fuser)";
+
+/// Opens `path` as the options say; what the system cannot do is done without. `named` is its path for people.
+pub(crate) fn storage(path: &Path, named: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
     // Without the step `sfl` the store lies on a file as on any other program's.
     let direct = options.direct && options.fs.store.steps.sfl;
     let file = match FileStorage::open(path, direct) {
         Err(e) if direct && e.raw_os_error() == Some(libc::EINVAL) => FileStorage::open(path, false),
         opened => opened,
     };
-    let file = file.map_err(MountError::io(what()))?;
+    let file = file.map_err(MountError::io(format!("open {}", named.display())))?;
     if !options.uring || !options.fs.store.steps.sfl {
         return Ok(Box::new(file));
     }
     match UringStorage::new(file) {
         Ok(uring) => Ok(Box::new(uring)),
-        Err(_) => storage(path, &MountOptions { uring: false, ..options.clone() }),
+        Err(_) => storage(path, named, &MountOptions { uring: false, ..options.clone() }),
     }
 }
 
@@ -365,8 +423,8 @@ pub(crate) fn storage(path: &Path, options: &MountOptions) -> Result<Box<dyn Sto
 /// # Errors
 /// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
 pub fn check_device(source: &Path, repair: bool) -> Result<CheckReport> {
-    let _claim = Claim::take(source, PATIENCE)?;
-    let storage = Shared::new(storage(source, &MountOptions::default())?);
+    let claim = Claim::take(source, PATIENCE)?;
+    let storage = Shared::new(claim.storage(source, &MountOptions::default())?);
     check(storage, repair).map_err(MountError::fs(source))
 }
 
@@ -375,15 +433,16 @@ pub fn check_device(source: &Path, repair: bool) -> Result<CheckReport> {
 /// # Errors
 /// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
 pub fn dump_device(source: &Path, out: &mut dyn io::Write) -> Result<()> {
-    let _claim = Claim::take(source, PATIENCE)?;
-    dump(storage(source, &MountOptions::default())?, out).map_err(MountError::fs(source))
+    let claim = Claim::take(source, PATIENCE)?;
+    dump(claim.storage(source, &MountOptions::default())?, out).map_err(MountError::fs(source))
 }
 
 /// A file system that is being served. Dropping it without [`Mounted::unmount`] or [`Mounted::wait`] detaches it.
 pub struct Mounted {
     fs: Arc<Fs>,
     session: Option<Session>,
-    pruner: Option<Pruner>,
+    pruner: Option<MemoryPruner>,
+    watcher: Option<Watcher>,
     dir: PathBuf,
     claim: Option<Claim>,
     source: PathBuf,
@@ -407,34 +466,72 @@ pub fn remount(dir: &Path, options: &str) -> Result<Vec<String>> {
             left.push(option.to_owned());
         }
     }
-    let mounts = Host::system().mounts();
-    let mounts =
-        mounts.map_err(|e| MountError::io("the table of mounts")(io::Error::other(e.to_string())))?;
-    let here = dir.to_str().and_then(|dir| host::mountinfo::topmost_at(&mounts, dir.into()));
-    if here.is_none_or(|mount| mount.fs_type != TYPE) {
+    let here = mount_at(&dir)?;
+    let pinned = here.map_or(Ok(None), |here| mountpoint::pin(&dir, &here));
+    let pinned = pinned.map_err(MountError::io(dir.display().to_string()))?;
+    let Some(pinned) = pinned else {
         return Err(MountError::NotMounted { dir: dir.display().to_string() });
-    }
-    rustix::mount::mount_remount(&dir, wanted.flags(), c"")
+    };
+    rustix::mount::mount_remount(host::device::reopen_path(&pinned), wanted.flags(), c"")
         .map_err(|e| MountError::io(format!("remount {}", dir.display()))(e.into()))?;
     Ok(left)
 }
 
-/// Opens the file system on `source` for use in this process only; [`MountOptions::parse_in_process`] reads options for that.
+/// What is mounted at `dir`, as far as can be seen there.
+fn mount_at(dir: &Path) -> Result<Option<MountEntry>> {
+    mountpoint::mount_at(dir).map_err(MountError::io("the table of mounts"))
+}
+
+/// Unmounts the betrfs at `dir`, which a daemon serves, after a sync; says if the store had failed by then. With `lazy` one that
+/// is in use goes when its last user leaves.
 ///
 /// # Errors
-/// As [`mount`]. Nobody is kept from using the device at the same time, which would destroy it.
-pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
+/// [`MountError::NotMounted`]; [`MountError::Io`], such as EBUSY. It is unmounted all the same with [`MountError::Lost`], and if the
+/// sync failed.
+pub fn umount(dir: &Path, lazy: bool) -> Result<()> {
+    let shown = || dir.display().to_string();
+    // That of a dead daemon cannot be resolved.
+    let dir = dir.canonicalize().or_else(|_| std::path::absolute(dir)).map_err(MountError::io(shown()))?;
+    let here = mount_at(&dir)?.filter(|mount| mount.fs_type == TYPE);
+    let here = here.ok_or_else(|| MountError::NotMounted { dir: shown() })?;
+    // The first has the kernel write what it holds; the daemon hears of the second only.
+    let synced = File::open(&dir).and_then(|root| {
+        rustix::fs::syncfs(&root)?;
+        root.sync_all()
+    });
+    let mut state = vec![0; STATE_BYTES_MAX];
+    let read = rustix::fs::getxattr(&dir, STATE, &mut state[..]);
+    let state = read.map(|bytes| String::from_utf8_lossy(&state[..bytes]).into_owned());
+    match host::mount::unmount(&here.target, UNMOUNT_PATIENCE) {
+        Err(error) if lazy && error.raw_os_error() == Some(libc::EBUSY) => host::mount::detach(&here.target),
+        unmounted => unmounted,
+    }
+    .map_err(MountError::io(format!("unmount {}", shown())))?;
+    match state {
+        Ok(state) if state != TAKES_WRITES => Err(MountError::Lost { path: here.source, reason: state }),
+        _ => synced.map_err(MountError::io(format!("{} is unmounted, but its sync failed", shown()))),
+    }
+}
+
+/// Opens the file system on `source` for use in this process only; [`MountOptions::parse_in_process`] reads options for that.
+/// The claim keeps others from the device, which two would destroy: it is dropped after the file system.
+///
+/// # Errors
+/// As [`mount`].
+pub fn open(source: &Path, options: &MountOptions) -> Result<(Fs, Claim)> {
+    let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
     // A quarter of the cache for whole files: there is no page cache of the kernel's in front of it.
     within.contents_bytes = within.store.cache_bytes / 4;
     within.store.cache_bytes -= within.contents_bytes;
-    Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))
+    let fs = Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))?;
+    Ok((fs, claim))
 }
 
 /// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.
 ///
 /// # Errors
-/// [`MountError::Busy`] if somebody uses the device for more than a minute; [`MountError::Fs`] if it holds no file
+/// [`MountError::Busy`] if somebody uses the device; [`MountError::Fs`] if it holds no file
 /// system; [`MountError::Io`].
 pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
     let (fs, claim) = open_to_serve(source, options)?;
@@ -452,7 +549,7 @@ pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<(Ar
     // What is read stays in the kernel's page cache, what is written only there where it is told to.
     let kernel_keeps = options.writeback || options.keep_new;
     within.store.cached_extents = if kernel_keeps { CachedExtents::Nothing } else { CachedExtents::Written };
-    let fs = Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))?;
+    let fs = Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))?;
     Ok((Arc::new(fs), claim))
 }
 
@@ -478,7 +575,7 @@ pub fn mount_fs(
         probe: probe.clone(),
     };
     let shown = options.shown_source.as_deref().unwrap_or(source);
-    let place = Place {
+    let place = MountPoint {
         name: "betrfs",
         source: shown,
         dir: &dir,
@@ -496,8 +593,9 @@ pub fn mount_fs(
         fs.call_before_waiting(duty.clone());
     }
     probe.open_in(&dir, &session.notifier());
-    let pruner = Some(Pruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
-    Ok(Mounted { fs, session: Some(session), pruner, dir, claim, source: source.to_owned() })
+    let pruner = Some(MemoryPruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
+    let watcher = Some(Watcher::start(fs.clone(), &dir, shown));
+    Ok(Mounted { fs, session: Some(session), pruner, watcher, dir, claim, source: source.to_owned() })
 }
 
 impl Mounted {
@@ -534,10 +632,18 @@ impl Mounted {
     /// # Errors
     /// [`MountError::Io`] if the connection broke; [`MountError::Fs`] if closing failed.
     pub fn wait(mut self) -> Result<()> {
+        // open until the device is given back: it shows whoever waits for that who has it (`host::device::Holder`)
+        let connection = self.session.as_ref().map(Session::notifier);
         let served = self.session.take().map_or(Ok(()), Session::join);
-        drop(self.pruner.take());
-        let settled = self.fs.settle().map_err(MountError::fs(&self.source));
+        drop((self.pruner.take(), self.watcher.take()));
+        let settled = self.fs.settle().map_err(|error| match self.fs.failure() {
+            Some(reason) => {
+                MountError::Lost { path: self.source.display().to_string(), reason: reason.to_string() }
+            }
+            None => MountError::fs(&self.source)(error),
+        });
         drop(self.claim.take());
+        drop(connection);
         served.map_err(MountError::io("serve"))?;
         settled
     }
@@ -545,7 +651,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        drop(self.pruner.take());
+        drop((self.pruner.take(), self.watcher.take()));
         if let Some(session) = self.session.take() {
             let _ = Mounted::request_unmount(&self.dir);
             // Whoever is left is served on; who drops this does not wait for them.
@@ -566,9 +672,10 @@ mod tests {
         assert_eq!(options.fs.store.cache_bytes, 64 << 20);
         assert_eq!((options.threads, options.ttl, options.read_only), (3, Duration::from_secs(1), true));
         assert_eq!(options.transport, Transport::Uring);
+        assert!(!options.fs.store.recover && MountOptions::parse("recover").expect("parse").fs.store.recover);
         assert!(matches!(options.fs.store.compression, Compression::Zstd(5)));
         let steps = MountOptions::parse("steps=range,nostep=sfl").expect("parse").fs.store.steps;
-        assert_eq!(steps, Steps { range: true, ..Steps::NONE });
+        assert_eq!(steps, Features { range: true, ..Features::NONE });
         for bad in [
             "steps=v1",
             "nostep=x",
@@ -577,6 +684,7 @@ mod tests {
             "threads=-1",
             "compress=rar",
             "turbo",
+            "log=relative",
             "transport=pigeon",
         ] {
             assert!(MountOptions::parse(bad).is_err(), "{bad}");
@@ -637,5 +745,47 @@ mod tests {
         assert!(matches!(Claim::take(image.path(), Duration::ZERO), Err(MountError::Busy { .. })));
         drop(claim);
         Claim::take(image.path(), Duration::ZERO).expect("again");
+    }
+
+    #[test]
+    fn who_has_an_image_is_said_at_once() {
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        // flock(1) takes the lock and holds it while it runs the program
+        let mut other = std::process::Command::new("flock");
+        let mut other =
+            other.args(["-x", image.path().to_str().expect("UTF-8"), "sleep", "600"]).spawn().expect("flock");
+        assert!(wait_until(Duration::from_secs(20), || matches!(host::device::hold(image.path()), Ok(None))));
+        let begin = Instant::now();
+        let refused = Claim::take(image.path(), PATIENCE).expect_err("claimed twice").to_string();
+        let took = begin.elapsed();
+        other.kill().and_then(|()| other.wait()).expect("end it");
+        assert!(refused.contains("is in use: process ") && refused.contains("has it"), "{refused}");
+        assert!(took < PATIENCE / 2, "said after {took:?}");
+    }
+
+    #[test]
+    fn the_storage_of_a_claim_is_what_was_claimed_though_its_name_means_another_file_by_then() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, letter) = (dir.path().join("image"), dir.path().join("letter"));
+        std::fs::write(&path, [0; 8192]).expect("write");
+        std::fs::write(&letter, [7; 8192]).expect("write");
+        let claim = Claim::take(&path, Duration::ZERO).expect("claim");
+        std::fs::rename(&letter, &path).expect("swap");
+        let storage = claim.storage(&path, &MountOptions::default()).expect("open");
+        storage.write_at(&betree::storage::AlignedBuf::zeroed(4096), 0).expect("write");
+        assert!(std::fs::read(&path).expect("read") == [7; 8192], "the other file was written to");
+    }
+
+    #[test]
+    fn a_file_system_that_is_open_in_a_process_is_opened_by_no_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("image");
+        let made = crate::FormatOptions { size: Some(64 << 20), ..Default::default() };
+        crate::format(&path, &made).expect("format");
+        let (fs, claim) = open(&path, &MountOptions::default()).expect("open");
+        assert!(matches!(Claim::take(&path, Duration::ZERO), Err(MountError::Busy { .. })));
+        drop(fs);
+        drop(claim);
+        Claim::take(&path, Duration::ZERO).expect("given back");
     }
 }

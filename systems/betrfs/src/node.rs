@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLoc
 
 use crate::content::Content;
 use crate::error::{Error, Result};
+use crate::fs::Reserved;
 use crate::key;
 use crate::record::{self, Inode, MOVED};
 
@@ -82,9 +83,9 @@ impl Names {
 
 /// Spreads numbers that are counted up, or hashes already, over a map.
 #[derive(Debug, Default)]
-pub(crate) struct Spread(u64);
+pub(crate) struct IdentityHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for IdentityHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
     }
@@ -100,16 +101,16 @@ impl Hasher for Spread {
     }
 }
 
-type Map<V> = HashMap<u64, V, BuildHasherDefault<Spread>>;
+type Map<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
 /// Inode numbers side by side in one shard.
 const RUN: u64 = 64;
 
 /// Puts inode numbers that were given out one after the other side by side in a map.
 #[derive(Debug, Default)]
-pub(crate) struct Numbered(u64);
+pub(crate) struct InodeHasher(u64);
 
-impl Hasher for Numbered {
+impl Hasher for InodeHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|b| self.write_u64(self.0 << 8 ^ u64::from(*b)));
     }
@@ -125,7 +126,7 @@ impl Hasher for Numbered {
     }
 }
 
-type InoMap = HashMap<u64, Arc<Node>, BuildHasherDefault<Numbered>>;
+type InoMap = HashMap<u64, Arc<Node>, BuildHasherDefault<InodeHasher>>;
 
 /// An inode in memory.
 #[derive(Debug)]
@@ -141,6 +142,10 @@ pub(crate) struct Node {
     used: AtomicBool,
     /// The kernel's page cache may hold some of its data.
     pub cached: AtomicBool,
+    /// Somebody has read it as a directory.
+    listed: AtomicBool,
+    /// Data that were taken are not there, and nobody was told.
+    lost: AtomicBool,
     /// What a holder was told of its attributes last, in short.
     told: AtomicU64,
     state: RwLock<State>,
@@ -164,13 +169,15 @@ pub(crate) struct State {
     /// None was given yet: it may be.
     pub linkable: bool,
     /// Names in this directory that have changed, if somebody wants to know.
-    pub touched: Mutex<Option<Box<Touched>>>,
+    pub touched: Mutex<Option<Box<ChangedNames>>>,
     /// The record could not be written for want of space.
     pub unsaved: bool,
     /// There is no `security.capability` among its attributes.
     pub incapable: bool,
     /// Where the last write ended.
     pub last_end: u64,
+    /// What `fallocate` reserved, if that is known already.
+    pub reserved: Option<Box<Reserved>>,
     /// The directory whose `orphans` counts this one.
     pub lender: Option<Arc<Node>>,
     /// All of a small file.
@@ -183,14 +190,14 @@ pub(crate) struct State {
 
 /// Names in a directory that may have changed since it had a version.
 #[derive(Debug)]
-pub(crate) struct Touched {
+pub(crate) struct ChangedNames {
     pub version: u64,
     pub names: Vec<Box<[u8]>>,
 }
 
-impl Touched {
-    pub fn since(version: u64) -> Touched {
-        Touched { version, names: Vec::new() }
+impl ChangedNames {
+    pub fn since(version: u64) -> ChangedNames {
+        ChangedNames { version, names: Vec::new() }
     }
 }
 
@@ -208,7 +215,7 @@ impl State {
     }
 
     /// The names that were touched since somebody asked.
-    pub fn touched(&self) -> MutexGuard<'_, Option<Box<Touched>>> {
+    pub fn touched(&self) -> MutexGuard<'_, Option<Box<ChangedNames>>> {
         self.touched.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -222,8 +229,32 @@ impl State {
 impl Node {
     pub fn new(ino: u64, dir_home: Option<Box<[u8]>>, state: State) -> Node {
         let (refs, orphans) = (AtomicU64::new(0), AtomicU32::new(0));
-        let (used, cached, told) = (AtomicBool::new(true), AtomicBool::new(false), AtomicU64::new(0));
-        Node { ino, dir_home, refs, orphans, used, cached, told, state: RwLock::new(state) }
+        let [used, cached, listed, lost] = [true, false, false, false].map(AtomicBool::new);
+        let told = AtomicU64::new(0);
+        Node { ino, dir_home, refs, orphans, used, cached, listed, lost, told, state: RwLock::new(state) }
+    }
+
+    /// Somebody reads it as a directory, and may come back to any of its names.
+    pub fn note_listed(&self) {
+        // Looked at first: many threads may read one.
+        if !self.is_listed() {
+            self.listed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether somebody has read it as a directory since it is in memory.
+    pub fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+
+    /// Data that were taken are not there.
+    pub fn note_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    /// Whether data that were taken are not there; says so once.
+    pub fn take_lost(&self) -> bool {
+        self.lost.swap(false, Ordering::AcqRel)
     }
 
     /// Notes that a holder is told these attributes.
@@ -325,7 +356,7 @@ impl Node {
 /// The hashes of all names of a directory: what is not among them does not exist.
 #[derive(Debug)]
 pub(crate) struct KnownNames {
-    names: HashSet<u64, BuildHasherDefault<Spread>>,
+    names: HashSet<u64, BuildHasherDefault<IdentityHasher>>,
     total: Arc<AtomicUsize>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fusewire::{Duty, Notifier};
+use fusewire::{Notifier, WorkerThrottle};
 
 use crate::fs::Fs;
 
@@ -21,16 +21,21 @@ struct Stop {
 }
 
 /// The thread that asks.
-pub(crate) struct Pruner {
+pub(crate) struct MemoryPruner {
     stop: Arc<Stop>,
-    duty: Option<Arc<Duty>>,
+    duty: Option<Arc<WorkerThrottle>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Pruner {
+impl MemoryPruner {
     /// Starts asking whenever there are more than `most` inodes in memory. A thread of its own does it: the kernel
     /// may hold the request back until others have been answered.
-    pub fn start(fs: Arc<Fs>, notifier: Notifier, most: usize, duty: Option<Arc<Duty>>) -> Pruner {
+    pub fn start(
+        fs: Arc<Fs>,
+        notifier: Notifier,
+        most: usize,
+        duty: Option<Arc<WorkerThrottle>>,
+    ) -> MemoryPruner {
         let stop = Arc::<Stop>::default();
         let (stopped, looked) = (stop.clone(), duty.clone());
         let run = move || prune(&fs, &notifier, most, looked.as_deref(), &stopped);
@@ -42,12 +47,12 @@ impl Pruner {
             // Nobody would call back those who rest.
             duty.end();
         }
-        Pruner { stop, duty, thread }
+        MemoryPruner { stop, duty, thread }
     }
 }
 
 /// Whether the threads' rest is over.
-fn look(duty: Option<&Duty>) {
+fn look(duty: Option<&WorkerThrottle>) {
     if let Some(duty) = duty {
         duty.look();
     }
@@ -64,7 +69,7 @@ fn drop_names(fs: &Fs, notifier: &Notifier, files: &[u64]) {
     }
 }
 
-fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: Option<&Duty>, stop: &Stop) {
+fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: Option<&WorkerThrottle>, stop: &Stop) {
     let mut turn = 0;
     loop {
         let asked = stop.asked.lock().unwrap_or_else(|e| e.into_inner());
@@ -88,7 +93,7 @@ fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: Option<&Duty>, stop: &
     }
 }
 
-impl Drop for Pruner {
+impl Drop for MemoryPruner {
     fn drop(&mut self) {
         *self.stop.asked.lock().unwrap_or_else(|e| e.into_inner()) = true;
         self.stop.changed.notify_all();

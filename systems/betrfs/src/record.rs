@@ -6,9 +6,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::key::{BLOCK, ROOT, SIZE_MAX};
 
 /// Version of the layout of keys and values.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 4;
+/// The oldest that is read. Version 3 adds what is reserved for files, version 4 the places of inodes: an older one becomes one of
+/// version 4 when it is opened to be used.
+const OLDEST: u32 = 2;
+/// From this version on the places of inodes are kept.
+pub const WITH_PLACES: u32 = 4;
 
 const INODE: u8 = 1;
 const POINTER: u8 = 2;
@@ -22,6 +28,8 @@ pub(crate) const XATTRS: u8 = 2;
 pub(crate) const LENT: u8 = 4;
 /// There may be holes; `blocks` then is what was written, at most.
 pub(crate) const SPARSE: u8 = 8;
+/// Something is allocated for the file: there is a key that says what.
+pub(crate) const RESERVED: u8 = 16;
 
 /// A moment: seconds since 1970, and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,6 +188,12 @@ fn corrupt(what: &str) -> Error {
     Error::Corrupt(what.to_owned())
 }
 
+/// Largest inode number: a thousand million new files each second take 146 years to get there, and the next batch of numbers still
+/// fits 64 bits.
+const INO_MAX: u64 = u64::MAX >> 2;
+/// Most names of a file, or subdirectories of a directory; one more still fits 32 bits.
+const NLINK_MAX: u32 = u32::MAX - 1;
+
 /// Reads little-endian integers off the front.
 struct Fields<'a>(&'a [u8]);
 
@@ -198,6 +212,11 @@ impl Fields<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
+    fn ino(&mut self) -> Result<u64> {
+        let ino = self.u64()?;
+        if ino <= INO_MAX { Ok(ino) } else { Err(corrupt("an inode number that no file system gets to")) }
+    }
+
     fn time(&mut self) -> Result<Time> {
         Ok(Time { sec: self.take().map(i64::from_le_bytes)?, nsec: self.u32()? })
     }
@@ -211,14 +230,14 @@ pub fn decode(bytes: &[u8]) -> Result<Entry> {
     let mut f = Fields(bytes);
     let [tag, flags] = f.take()?;
     if tag == POINTER {
-        return Ok(Entry::Pointer { ino: f.u64()?, kind: u32::from(flags) << 12 });
+        return Ok(Entry::Pointer { ino: f.ino()?, kind: u32::from(flags) << 12 });
     }
     if tag != INODE {
         return Err(corrupt("unknown kind of directory entry"));
     }
     f.take::<2>()?;
     let mode = f.u32()?;
-    let ino = f.u64()?;
+    let ino = f.ino()?;
     let inode = Inode {
         mode,
         flags,
@@ -234,6 +253,9 @@ pub fn decode(bytes: &[u8]) -> Result<Entry> {
         btime: f.time()?,
         version: 0,
     };
+    if inode.nlink > NLINK_MAX || inode.size > SIZE_MAX || inode.blocks > SIZE_MAX / BLOCK as u64 {
+        return Err(corrupt("more links, bytes or blocks than there can be"));
+    }
     let len = f.take().map(u16::from_le_bytes)? as usize;
     let (home, target) = f.0.split_at_checked(len).ok_or_else(|| corrupt("record too short"))?;
     let home = (flags & MOVED != 0).then(|| home.into());
@@ -254,6 +276,8 @@ pub fn decode_record(bytes: &[u8]) -> Result<Record> {
 /// What is stored once: the version, and which inode numbers were never used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// Version of the layout.
+    pub version: u32,
     /// Bytes of a block of data.
     pub block: u32,
     /// Inode numbers from here on were never given out.
@@ -261,10 +285,15 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Of this version.
+    pub fn new(next_ino: u64) -> Superblock {
+        Superblock { version: VERSION, block: BLOCK as u32, next_ino }
+    }
+
     /// Encodes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = b"BETRFS\0\0".to_vec();
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.block.to_le_bytes());
         out.extend_from_slice(&self.next_ino.to_le_bytes());
         out
@@ -280,16 +309,38 @@ impl Superblock {
             return Err(corrupt("the store holds no betrfs"));
         }
         let version = f.u32()?;
-        if version != VERSION {
-            return Err(Error::Corrupt(format!("layout version {version}, this program knows {VERSION}")));
+        if !(OLDEST..=VERSION).contains(&version) {
+            return Err(Error::Corrupt(format!(
+                "layout version {version}, this program knows {OLDEST} to {VERSION}"
+            )));
         }
-        Ok(Superblock { block: f.u32()?, next_ino: f.u64()? })
+        let (block, next_ino) = (f.u32()?, f.ino()?);
+        if next_ino <= ROOT {
+            return Err(corrupt("the root's inode number is said to be free"));
+        }
+        Ok(Superblock { version, block, next_ino })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused() {
+        let inode =
+            |nlink, size, blocks| Inode { mode: libc::S_IFREG, nlink, size, blocks, ..Inode::default() };
+        let read = |ino, inode: Inode| decode(&encode(ino, &inode, None, b""));
+        assert!(read(INO_MAX, inode(NLINK_MAX, SIZE_MAX, SIZE_MAX / BLOCK as u64)).is_ok());
+        for wild in [inode(u32::MAX, 0, 0), inode(1, SIZE_MAX + 1, 0), inode(1, 0, u64::MAX)] {
+            assert!(read(9, wild).is_err());
+        }
+        assert!(read(u64::MAX, inode(1, 0, 0)).is_err());
+        assert!(decode(&encode_pointer(u64::MAX, libc::S_IFREG)).is_err());
+        for next_ino in [0, 1, u64::MAX] {
+            assert!(Superblock::decode(&Superblock::new(next_ino).encode()).is_err());
+        }
+    }
 
     #[test]
     fn records_come_back_and_torn_ones_are_refused() {
@@ -321,7 +372,7 @@ mod tests {
         assert_eq!(decode(&pointer).expect("decode"), Entry::Pointer { ino: 9, kind: libc::S_IFSOCK });
         assert!(decode_record(&pointer).is_err());
         assert!(decode(&[9, 0, 0, 0]).is_err());
-        let superblock = Superblock { block: 4096, next_ino: 12 };
+        let superblock = Superblock::new(12);
         assert_eq!(Superblock::decode(&superblock.encode()).expect("decode"), superblock);
         assert!(Superblock::decode(b"something else").is_err());
     }

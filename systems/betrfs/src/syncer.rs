@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use fusewire::wire::written_bytes;
-use fusewire::{Answered, Later, Reply};
+use fusewire::{Answered, DeferredReply, Reply};
 
+use crate::error::Error;
 use crate::fs::Fs;
 
 /// So many syncs are made by the thread that took the request, which is quicker for each.
@@ -20,16 +21,16 @@ enum Answer {
     Written(u32),
 }
 
-struct Due {
+struct SyncDeadline {
     /// The store's batch that must be durable before it is given.
     batch: u64,
-    reply: Later,
+    reply: DeferredReply,
     answer: Answer,
 }
 
 #[derive(Default)]
 struct Waiting {
-    replies: Vec<Due>,
+    replies: Vec<SyncDeadline>,
     stop: bool,
 }
 
@@ -62,6 +63,15 @@ pub(crate) struct Syncer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The error number of a sync that failed. Never `EROFS`, by which `fsync` says of what cannot be synced at all: programs take it for
+/// no failure (MySQL of directories).
+fn sync_errno(error: &Error) -> i32 {
+    match error {
+        Error::ReadOnly(_) => libc::EIO,
+        other => other.errno(),
+    }
+}
+
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
@@ -72,7 +82,7 @@ impl Shared {
         let synced = self.fs.sync_to(batch);
         // After a failure none of them can be kept.
         let durable = *synced.as_ref().unwrap_or(&u64::MAX);
-        let result = synced.map(|_| ()).map_err(|e| e.errno());
+        let result = synced.map(|_| ()).map_err(|e| sync_errno(&e));
         let due: Vec<_> = self.waiting().replies.extract_if(.., |due| due.batch <= durable).collect();
         due.into_iter().for_each(|due| due.reply.answer(result.map(|()| due.answer.bytes())));
         result
@@ -105,19 +115,19 @@ impl Syncer {
         Syncer { shared, thread }
     }
 
-    /// Makes everything so far durable, then answers.
-    pub fn sync(&self, reply: Reply<'_>) -> Answered {
-        match self.shared.fs.ask_sync() {
+    /// Makes everything so far durable, then answers; with an error if anything of `ino` is not.
+    pub fn sync(&self, ino: u64, reply: Reply<'_>) -> Answered {
+        match self.shared.fs.ask_sync_of(ino) {
             Ok(batch) => self.sync_to(batch, Answer::Nothing, reply),
-            Err(e) => reply.error(e.errno()),
+            Err(e) => reply.error(sync_errno(&e)),
         }
     }
 
-    /// Answers a write of `bytes` when everything so far is durable.
-    pub fn sync_written(&self, bytes: u32, reply: Reply<'_>) -> Answered {
-        match self.shared.fs.ask_sync() {
+    /// Answers a write of `bytes` to `ino` when everything so far is durable; with an error if anything of that is not.
+    pub fn sync_written(&self, ino: u64, bytes: u32, reply: Reply<'_>) -> Answered {
+        match self.shared.fs.ask_sync_of(ino) {
             Ok(batch) => self.sync_to(batch, Answer::Written(bytes), reply),
-            Err(e) => reply.error(e.errno()),
+            Err(e) => reply.error(sync_errno(&e)),
         }
     }
 
@@ -131,7 +141,7 @@ impl Syncer {
             Some(Err(errno)) => reply.error(errno),
             None => {
                 let (answered, reply) = reply.later();
-                shared.waiting().replies.push(Due { batch, reply, answer });
+                shared.waiting().replies.push(SyncDeadline { batch, reply, answer });
                 shared.more.notify_one();
                 answered
             }
@@ -145,6 +155,33 @@ impl Drop for Syncer {
         self.shared.more.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::Options;
+    use betree::SimStorage;
+    use betree::storage::FaultPlan;
+
+    #[test]
+    fn a_sync_over_a_failed_device_never_says_read_only() {
+        let storage = SimStorage::new(64 << 20);
+        let options = Options::with_store(betree::Options::tiny());
+        Fs::format(storage.clone(), &options).expect("format");
+        let fs = Arc::new(Fs::open(storage.clone(), &options).expect("open"));
+        let syncer = Syncer::new(fs.clone());
+        fs.set_xattr(1, b"user.a", b"value", false, false).expect("a change");
+        storage.set_faults(FaultPlan { flush_error_at: Some(0), ..FaultPlan::default() });
+        for sync in ["that meets the failure", "after it"] {
+            let asked = fs.ask_sync_of(1).map_err(|e| sync_errno(&e));
+            assert_eq!(
+                asked.and_then(|batch| syncer.shared.sync_to(batch)),
+                Err(libc::EIO),
+                "the sync {sync}"
+            );
         }
     }
 }

@@ -60,6 +60,16 @@ impl Sample {
         db.close().expect("close");
     }
 
+    /// Damages what says where a file is; the file.
+    fn damage_place(&self, what: impl FnOnce(&mut WriteBatch, u64)) -> u64 {
+        let fs = Fs::open(self.storage.clone(), &options()).expect("open");
+        let dir = fs.lookup(ROOT, b"dir").expect("lookup").ino;
+        let file = fs.lookup(dir, b"file").expect("lookup").ino;
+        drop(fs);
+        self.damage(|_, batch| what(batch, file));
+        file
+    }
+
     /// Expects a finding with these words and a repair of everything.
     fn expect(&self, words: &str) {
         let before = self.storage.image();
@@ -181,8 +191,41 @@ fn nonsense_goes_and_numbers_are_not_given_twice() {
     assert!(findings(&sample.storage).iter().any(|f| f.contains("has no meaning")));
     sample.expect("unknown kind");
     sample.damage(|_, batch| {
-        let superblock = record::Superblock { block: key::BLOCK as u32, next_ino: 3 };
+        let superblock = record::Superblock::new(3);
         batch.put(key::SUPERBLOCK, &superblock.encode());
     });
     sample.expect("said to be free");
+}
+
+#[test]
+fn directories_that_lie_in_one_another_do_not_hold_the_check_up() {
+    /// Of a record: it names its home (docs/betrfs.md).
+    const MOVED: u8 = 1;
+    let sample = Sample::new();
+    let outer = sample.dir_home();
+    sample.damage(|db, batch| {
+        let key = key::entry(&outer, b"sub");
+        let mut value = db.get(&key).expect("get").expect("there");
+        assert!(value.ends_with(&[0, 0]), "neither a home of its own nor a target");
+        value[1] |= MOVED;
+        value.truncate(value.len() - 2);
+        value.extend((outer.len() as u16).to_le_bytes());
+        value.extend_from_slice(&outer);
+        batch.put(&key, &value);
+    });
+    assert!(!check(sample.storage.clone(), false).expect("it ends").is_clean());
+    check(sample.storage.clone(), true).expect("so does a repair");
+}
+
+#[test]
+fn a_handle_that_leads_elsewhere_or_nowhere_is_found() {
+    let sample = Sample::new();
+    let file = sample.damage_place(|batch, ino| _ = batch.delete(&key::place(ino)));
+    sample.expect("is said to be elsewhere");
+    assert_eq!(file, sample.damage_place(|batch, ino| _ = batch.put(&key::place(ino), b"\x01\x01other")));
+    sample.expect("is said to be elsewhere");
+    sample.damage(|_, batch| _ = batch.put(&key::place(3_000), b"\x01\x01gone"));
+    sample.expect("is said to be where it is not");
+    sample.damage(|_, batch| _ = batch.put(&[key::place(3_000), vec![0]].concat(), b""));
+    sample.expect("has no meaning");
 }

@@ -342,6 +342,47 @@ fn what_was_removed_is_free_at_once(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/274: what was allocated behind a file's end is written when the file system is full, and written over.
+fn what_was_allocated_is_written_on_a_full_file_system(bench: &Bench) {
+    const BLOCKS: u64 = 1024;
+    let mounted = bench.mount();
+    let file = File::create(bench.at("allocated")).unwrap();
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    let free = || rustix::fs::statvfs(bench.at("")).unwrap().f_bfree;
+    let before = free();
+    let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, keep, 4096, BLOCKS * 4096).unwrap();
+    assert!(free() + BLOCKS <= before, "{before} blocks free before, {} after", free());
+    let filler = File::create(bench.at("filler")).unwrap();
+    let mut at = 0;
+    for len in [1 << 20, 4096] {
+        let data: Vec<u8> = (0..len).map(|n: usize| ((n * n) >> 5) as u8).collect();
+        let full = loop {
+            match filler.write_at(&data, at).and_then(|n| filler.sync_all().map(|()| n)) {
+                Ok(n) => at += n as u64,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(full.raw_os_error(), Some(libc::ENOSPC), "{at} bytes");
+    }
+    assert!(at > BYTES / 2, "full after {at} bytes");
+    for pass in 2..5u8 {
+        for n in 0..BLOCKS {
+            let block = 1 + n * 389 % BLOCKS;
+            let written = file.write_all_at(&[pass; 4096], block * 4096);
+            written.unwrap_or_else(|e| panic!("pass {pass}, the {n}th: {e}"));
+        }
+        file.sync_all().unwrap();
+    }
+    drop((file, filler));
+    let found = std::fs::read(bench.at("allocated")).unwrap();
+    assert_eq!(found.len() as u64, (1 + BLOCKS) * 4096);
+    assert!(found[4096..].iter().all(|byte| *byte == 4));
+    std::fs::remove_file(bench.at("filler")).unwrap();
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Bytes of each asynchronous write: several pages, as readers meet them one by one.
 const ROUND_BYTES: usize = 160 << 10;
 
@@ -569,6 +610,54 @@ fn a_file_handle_outlives_the_mount(bench: &Bench) {
     bench.is_clean();
 }
 
+/// What the daemon says of itself.
+fn statistic(bench: &Bench, name: &str) -> u64 {
+    let mut text = vec![0; 4096];
+    let bytes = rustix::fs::getxattr(bench.at(""), "betrfs.statistics", &mut text[..]).unwrap();
+    let text = String::from_utf8_lossy(&text[..bytes]).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+/// A server of NFS has nothing else, and its clients come back after a new mount.
+fn a_file_handle_is_found_without_a_look_at_other_names(bench: &Bench) {
+    const FILES: usize = 100_000;
+    const DIRS: usize = 10;
+    /// A leaf, and the way down to it, for each of a few look-ups.
+    const BYTES_MAX: u64 = 4 << 20;
+    let path = |file: usize| format!("d/{}/{file}", file % DIRS);
+    let mounted = bench.mount();
+    (0..DIRS).for_each(|dir| std::fs::create_dir_all(bench.at(&format!("d/{dir}"))).unwrap());
+    (0..FILES).for_each(|file| _ = File::create(bench.at(&path(file))).unwrap());
+    let mut handles = [0, 777, 55_555, FILES - 1].map(|file| (file, Handle::of(&bench.at(&path(file)))));
+    let mut gone = Handle::of(&bench.at(&path(31)));
+    std::fs::rename(bench.at(&path(777)), bench.at("elsewhere")).unwrap();
+    std::fs::rename(bench.at("d/5"), bench.at("moved")).unwrap();
+    std::fs::remove_file(bench.at(&path(31))).unwrap();
+    mounted.unmount().unwrap();
+    let mounted = bench.mount();
+    let root = File::open(bench.at("")).unwrap();
+    let begin = statistic(bench, "bytes_read");
+    for (file, handle) in &mut handles {
+        let before = statistic(bench, "bytes_read");
+        let opened = handle.open(&root).unwrap();
+        let read = statistic(bench, "bytes_read") - before;
+        assert!(read < BYTES_MAX, "{read} bytes for the handle of one file");
+        let expected = match *file {
+            777 => "elsewhere".into(),
+            55_555 => "moved/55555".into(),
+            file => path(file),
+        };
+        let found = std::fs::metadata(bench.at(&expected)).unwrap();
+        assert_eq!(opened.metadata().unwrap().ino(), found.ino(), "{expected}");
+    }
+    assert_eq!(gone.open(&root).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    println!("{} bytes read for {} handles", statistic(bench, "bytes_read") - begin, handles.len() + 1);
+    drop(root);
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// xfstests generic/004 and 389: `O_TMPFILE`, linked, forbidden to be, and never.
 fn a_file_without_a_name_may_be_given_one(bench: &Bench) {
     let mounted = bench.mount();
@@ -639,7 +728,8 @@ fn a_durable_write_is_durable(bench: &Bench) {
         // cp leaves holes out.
         let status = std::process::Command::new("cp").arg(bench.image()).arg(&copy).status().unwrap();
         assert!(status.success());
-        let fs = betrfs::mount::open(&copy, &MountOptions::parse("cache=64M,nolock").unwrap()).unwrap();
+        let (fs, _claim) =
+            betrfs::mount::open(&copy, &MountOptions::parse("cache=64M,nolock").unwrap()).unwrap();
         let read = |name: &String| {
             let attr = fs.lookup(1, name.as_bytes()).ok()?;
             Some(String::from_utf8(fs.read(attr.ino, 0, 100).unwrap()).unwrap())
@@ -792,7 +882,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 17] = [
+const TESTS: [Test; 19] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -818,7 +908,17 @@ const TESTS: [Test; 17] = [
     ("a_new_owner_takes_the_bits_that_execute", "", a_new_owner_takes_the_bits_that_execute),
     ("what_was_removed_is_free_at_once", "checkpoint=3600", what_was_removed_is_free_at_once),
     ("a_creation_time_stays", "", a_creation_time_stays),
+    (
+        "what_was_allocated_is_written_on_a_full_file_system",
+        "",
+        what_was_allocated_is_written_on_a_full_file_system,
+    ),
     ("a_file_handle_outlives_the_mount", "", a_file_handle_outlives_the_mount),
+    (
+        "a_file_handle_is_found_without_a_look_at_other_names",
+        "",
+        a_file_handle_is_found_without_a_look_at_other_names,
+    ),
     ("a_durable_write_is_durable", "commit=0", a_durable_write_is_durable),
     ("a_directory_that_changes_is_read_by_several", "", a_directory_that_changes_is_read_by_several),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use fusewire::{Config, Session, UringSwitch, Way};
+use fusewire::{Config, Session, TransportKind, UringSwitch};
 use host::Host;
-use host::ublk::{Control, Shape, Wanted};
+use host::ublk::{Control, DeviceGeometry, DeviceSpec};
 use journal::{Journal, Resource};
 use rustix::mount::MountFlags;
 use ssd::Regime;
@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::SsdError;
 use crate::fuse::{self, DiskFs};
 use crate::image::{BLOCK, Image, Memory};
-use crate::options::{AttachOptions, Backing, FuaMode, Places};
+use crate::options::{AttachOptions, Backing, DevicePaths, FuaMode};
 use crate::reply::Reply;
 use crate::transport::{Fuse, Transport};
 use crate::ublk::{self, Server};
@@ -52,11 +52,13 @@ pub(crate) fn engine(
     if options.prefault {
         versions.prefault();
     }
-    Ok(Engine::new(model, versions))
+    let mut engine = Engine::new(model, versions);
+    engine.set_faults(ssd::Faults::new(options.faults.clone()));
+    Ok(engine)
 }
 
 /// What the kernel has now.
-pub(crate) struct Made {
+pub(crate) struct KernelObjects {
     pub(crate) device: Utf8PathBuf,
     /// Number of the FUSE connection, if there is one.
     pub(crate) connection: Option<u32>,
@@ -70,17 +72,17 @@ pub(crate) struct Made {
 }
 
 /// The parts a device is put together from.
-pub(crate) struct Assembly<'a> {
+pub(crate) struct DeviceParts<'a> {
     pub(crate) host: &'a Host,
     pub(crate) journal: &'a Journal,
     pub(crate) driver: &'a Arc<Driver<Reply>>,
     pub(crate) options: &'a AttachOptions,
-    pub(crate) places: &'a Places,
+    pub(crate) places: &'a DevicePaths,
 }
 
-impl Assembly<'_> {
+impl DeviceParts<'_> {
     /// Mounts, serves, attaches and listens; each step is in the journal before it is taken.
-    pub(crate) fn bring_up(&self) -> Result<Made, SsdError> {
+    pub(crate) fn bring_up(&self) -> Result<KernelObjects, SsdError> {
         let timer = self.driver.clone();
         std::thread::Builder::new()
             .name("timer".into())
@@ -92,7 +94,7 @@ impl Assembly<'_> {
         for way in transport.ways() {
             served = self.serve(*way).map(|connection| (connection, way_name(*way)));
             match &served {
-                Err(error) if *way == Way::Rings => {
+                Err(error) if *way == TransportKind::Rings => {
                     note = Some(format!("FUSE through /dev/fuse, since io_uring does not work: {error}"));
                 }
                 _ => break,
@@ -101,7 +103,7 @@ impl Assembly<'_> {
         let (connection, transport) = served?;
         let device = loopdev::attach(self.host, self.journal, &self.places.mount().join(fuse::FILE))?;
         let (connection, queues) = (Some(connection), 1);
-        Ok(Made { device, connection, listener: self.listen()?, queues, transport, note })
+        Ok(KernelObjects { device, connection, listener: self.listen()?, queues, transport, note })
     }
 
     fn listen(&self) -> Result<UnixListener, SsdError> {
@@ -110,17 +112,17 @@ impl Assembly<'_> {
     }
 
     /// Makes a ublk device, serves its queues, shows it and listens.
-    fn bring_up_ublk(&self) -> Result<Made, SsdError> {
+    fn bring_up_ublk(&self) -> Result<KernelObjects, SsdError> {
         let control = Control::open(self.host).map_err(|source| no_ublk(self.host, source))?;
         let options = self.options;
-        let wanted = Wanted {
+        let wanted = DeviceSpec {
             queues: options.queues,
             depth: ublk::DEPTH,
             request_bytes_max: ublk::REQUEST_BYTES_MAX,
             tag: u64::from_str_radix(&journal::random_word(), 16).unwrap_or_default(),
         };
         let made = journal::ublk::add(self.host, self.journal, &control, wanted, &self.places.dir)?;
-        let shape = Shape {
+        let shape = DeviceGeometry {
             bytes: options.bytes,
             block_shift: BLOCK.trailing_zeros() as u8,
             request_bytes_max: ublk::REQUEST_BYTES_MAX,
@@ -144,12 +146,19 @@ impl Assembly<'_> {
         let few = made.queues < options.queues;
         let note = few.then(|| format!("{device} has {} queues: the kernel makes no more here", made.queues));
         let (connection, listener) = (None, self.listen()?);
-        Ok(Made { device, connection, listener, queues: made.queues, transport: Transport::Ublk, note })
+        Ok(KernelObjects {
+            device,
+            connection,
+            listener,
+            queues: made.queues,
+            transport: Transport::Ublk,
+            note,
+        })
     }
 
     /// Mounts the FUSE file and serves it; the number of its connection.
-    fn serve(&self, way: Way) -> Result<u32, SsdError> {
-        let switch = if way == Way::Rings {
+    fn serve(&self, way: TransportKind) -> Result<u32, SsdError> {
+        let switch = if way == TransportKind::Rings {
             Some(UringSwitch::on().map_err(SsdError::io("switch on FUSE over io_uring"))?)
         } else {
             None
@@ -177,7 +186,7 @@ impl Assembly<'_> {
         }
     }
 
-    fn start(&self, fuse: OwnedFd, way: Way) -> Result<(), SsdError> {
+    fn start(&self, fuse: OwnedFd, way: TransportKind) -> Result<(), SsdError> {
         let threads = self.options.threads;
         let config = Config {
             wish: fuse::WISH,
@@ -187,6 +196,7 @@ impl Assembly<'_> {
             awake: threads,
             ring_threads: 1,
             ring_entries: RING_ENTRIES,
+            ring_cpus: None,
             pin: true,
             stand_back: false,
         };
@@ -205,10 +215,10 @@ fn no_ublk(host: &Host, source: std::io::Error) -> SsdError {
     SsdError::NoUblk { release: release.trim().to_owned() }
 }
 
-fn way_name(way: Way) -> Transport {
+fn way_name(way: TransportKind) -> Transport {
     match way {
-        Way::Classic => Transport::Fuse(Fuse::Classic),
-        Way::Rings => Transport::Fuse(Fuse::Uring),
+        TransportKind::Classic => Transport::Fuse(Fuse::Classic),
+        TransportKind::Rings => Transport::Fuse(Fuse::Uring),
     }
 }
 

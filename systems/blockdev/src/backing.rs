@@ -1,7 +1,6 @@
 //! The file that holds a device's bytes: whose it is, and whether it may be used.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 
 use camino::Utf8Path;
 use host::{Consent, Host, Permit, SystemRunner, device};
@@ -30,12 +29,9 @@ pub(crate) fn open(
         BackingUse::Overwrite { erase } => Consent::Named(erase.as_deref()),
     };
     let permit = Permit::take(host, &SystemRunner::default(), path, consent)?;
-    let file = File::options().read(true).write(true).open(&permit.report.path).map_err(failed())?;
+    // what was judged, whatever has its name by now
+    let file = File::options().read(true).write(true).open(permit.reopen_path()).map_err(failed())?;
     let (held, report) = permit.into_parts();
-    let (looked_at, opened) = (held.metadata().map_err(failed())?, file.metadata().map_err(failed())?);
-    if (looked_at.dev(), looked_at.ino()) != (opened.dev(), opened.ino()) {
-        return Err(SsdError::BadOption { what: format!("{path} became another file meanwhile; try again") });
-    }
     match options.backing_use {
         BackingUse::Keep if report.size_bytes != options.bytes => {
             let (has, wanted) = (report.size_bytes, options.bytes);
@@ -69,6 +65,6 @@ fn make(journal: &Journal, path: &Utf8Path, options: &AttachOptions) -> Result<I
     let failed = || SsdError::io(format!("backing file {path}"));
     file.set_len(options.bytes).map_err(failed())?;
     let busy = || SsdError::BadOption { what: format!("{path} was claimed by another program meanwhile") };
-    let held = device::hold(path.as_std_path()).map_err(failed())?.ok_or_else(busy)?;
+    let held = device::hold(&device::reopen_path(&file)).map_err(failed())?.ok_or_else(busy)?;
     Ok(Image::File(BackingFile { file, _held: held }))
 }

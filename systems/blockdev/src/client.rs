@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -11,11 +12,14 @@ use camino::{Utf8Path, Utf8PathBuf};
 use host::{Host, ProcessId};
 use journal::{Journal, Resource};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use ssd::Fault;
 
-use crate::control::{self, Question, Reply, SsdState, Started};
+use crate::control::{self, Reply, Request, SsdState, Started};
 use crate::error::SsdError;
 use crate::fusectl;
-use crate::options::{AttachOptions, BackingUse, DaemonConfig, Places, check_name, is_path};
+use crate::options::{
+    AttachOptions, BackingUse, CONFIG, DaemonConfig, DevicePaths, LOG, STATE, check_name, is_path,
+};
 use crate::record::RecordStatus;
 use crate::status::SsdStatus;
 use crate::versions::CutReport;
@@ -85,7 +89,7 @@ impl Attached {
     /// # Errors
     /// [`SsdError::Silent`] when the daemon is dead or hangs; then the device is detached.
     pub fn keep(mut self) -> Result<SsdState, SsdError> {
-        match question(&self.home, &self.state.name, &Question::Keep, PATIENCE)? {
+        match question(&self.home, &self.state.name, &Request::Keep, PATIENCE)? {
             Reply::Done => {}
             reply => return Err(unexpected(&reply)),
         }
@@ -115,6 +119,14 @@ impl Attached {
     /// As [`mark`].
     pub fn mark(&self, text: &str) -> Result<RecordStatus, SsdError> {
         mark(&self.home, &self.state.name, text)
+    }
+
+    /// Has requests fail; see [`fail`].
+    ///
+    /// # Errors
+    /// As [`fail`].
+    pub fn fail(&self, faults: &[Fault]) -> Result<(), SsdError> {
+        fail(&self.home, &self.state.name, faults)
     }
 
     /// Makes what was recorded readable; see [`sync_record`].
@@ -180,9 +192,11 @@ pub fn attach(home: &Utf8Path, options: &AttachOptions, launcher: &Launcher) -> 
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(home);
     made.map_err(SsdError::io(format!("make {home}")))?;
     let home = home.canonicalize_utf8().map_err(SsdError::io(format!("resolve {home}")))?;
-    let places = Places::new(&home, &options.name);
-    if let Some(state) = read_state(&places) {
-        if state.daemon.is_alive(&host) {
+    // looked at first, so that nobody has directories made where he likes
+    host::place::check_for_new(&home).map_err(|error| SsdError::io(format!("use {home}"))(error.into()))?;
+    let places = DevicePaths::new(&home, &options.name);
+    if let Some(state) = read_state(&places)? {
+        if Daemon::find(&host, &places, &state).is_some() {
             return Err(SsdError::Exists { name: options.name.clone(), device: state.device });
         }
         clean_dead(&home, &options.name)?;
@@ -208,7 +222,7 @@ pub fn attach(home: &Utf8Path, options: &AttachOptions, launcher: &Launcher) -> 
     Ok(attached)
 }
 
-fn prepare(home: &Utf8Path, places: &Places, options: &AttachOptions) -> Result<(), SsdError> {
+fn prepare(home: &Utf8Path, places: &DevicePaths, options: &AttachOptions) -> Result<(), SsdError> {
     places.remove();
     for dir in [home.join("ssd"), places.dir.clone(), places.mount()] {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
@@ -233,8 +247,8 @@ fn prepare(home: &Utf8Path, places: &Places, options: &AttachOptions) -> Result<
     let config = DaemonConfig { home: home.to_owned(), options };
     let text = serde_json::to_vec_pretty(&config)
         .map_err(|e| SsdError::BadOption { what: format!("options: {e}") })?;
-    let path = places.config();
-    std::fs::write(&path, text).map_err(SsdError::io(format!("write {path}")))
+    let written = places.folder().and_then(|folder| folder.write(CONFIG, &text));
+    written.map_err(SsdError::io(format!("write {}", places.config())))
 }
 
 fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, SsdError> {
@@ -242,8 +256,9 @@ fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, SsdError> {
 }
 
 /// Starts the daemon and waits for its first line.
-fn launch(places: &Places, launcher: &Launcher) -> Result<(Child, Option<Started>), SsdError> {
-    let log = File::create(places.log()).map_err(SsdError::io(format!("write {}", places.log())))?;
+fn launch(places: &DevicePaths, launcher: &Launcher) -> Result<(Child, Option<Started>), SsdError> {
+    let log = places.folder().and_then(|folder| folder.create(LOG));
+    let log = log.map_err(SsdError::io(format!("write {}", places.log())))?;
     let mut child = Command::new(&launcher.program)
         .args(&launcher.args)
         .arg(places.config())
@@ -263,7 +278,7 @@ fn launch(places: &Places, launcher: &Launcher) -> Result<(Child, Option<Started
 }
 
 /// Takes away a daemon that did not come up, and what it had made.
-fn give_up(host: &Host, home: &Utf8Path, places: &Places, mut child: Child, name: &str) {
+fn give_up(host: &Host, home: &Utf8Path, places: &DevicePaths, mut child: Child, name: &str) {
     if let Some(connection) = fusectl::connection(host, &places.mount()) {
         let _ = fusectl::abort(connection, &places.dir);
     }
@@ -275,11 +290,11 @@ fn give_up(host: &Host, home: &Utf8Path, places: &Places, mut child: Child, name
 }
 
 /// Measures the way through loop and FUSE, or ublk, with reads that the model does not see.
-fn calibrate(places: &Places, state: &SsdState) -> Result<(), SsdError> {
+fn calibrate(places: &DevicePaths, state: &SsdState) -> Result<(), SsdError> {
     let socket = places.socket();
     let tell = |question| control::ask(&socket, &question, PATIENCE).map(|_| ());
     let silent = |source: io::Error| SsdError::Silent { name: state.name.clone(), what: source.to_string() };
-    tell(Question::Bypass(true)).map_err(silent)?;
+    tell(Request::Bypass(true)).map_err(silent)?;
     let (done, measured) = mpsc::channel();
     let device = state.device.clone();
     std::thread::spawn(move || {
@@ -303,9 +318,9 @@ fn calibrate(places: &Places, state: &SsdState) -> Result<(), SsdError> {
             Err(_) => break None,
         }
     };
-    tell(Question::Bypass(false)).map_err(silent)?;
+    tell(Request::Bypass(false)).map_err(silent)?;
     match lead {
-        Some(Ok(lead)) => tell(Question::Lead(lead.min(LEAD_NS_MAX))).map_err(silent),
+        Some(Ok(lead)) => tell(Request::Lead(lead.min(LEAD_NS_MAX))).map_err(silent),
         Some(Err(error)) => Err(SsdError::io(format!("read {}", state.device))(error)),
         None => Err(SsdError::Silent { name: state.name.clone(), what: "reads hang".into() }),
     }
@@ -337,8 +352,61 @@ fn transport_ns(device: &Utf8Path, goes_on: &dyn Fn() -> bool) -> io::Result<u64
     Ok(quietest.min(fastest + fastest / 2))
 }
 
-fn read_state(places: &Places) -> Option<SsdState> {
-    serde_json::from_slice(&std::fs::read(places.state()).ok()?).ok()
+/// What a daemon has written of itself, where nobody else can have written it. `None` if there is nothing, or a part of it:
+/// the daemon ended while it wrote.
+///
+/// # Errors
+/// [`SsdError::Io`] with what speaks against a directory or file that somebody else can have written.
+fn read_state(places: &DevicePaths) -> Result<Option<SsdState>, SsdError> {
+    match places.folder().and_then(|folder| folder.read(STATE)) {
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SsdError::io(format!("read {}", places.state()))(error)),
+    }
+}
+
+/// As [`read_state`], of a device that there must be.
+fn known_state(places: &DevicePaths, name: &str) -> Result<SsdState, SsdError> {
+    read_state(places)?.ok_or_else(|| SsdError::NotFound { name: name.to_owned() })
+}
+
+/// The places of the device `name`, with all links on the way to `home` followed once.
+fn places(home: &Utf8Path, name: &str) -> DevicePaths {
+    DevicePaths::new(&home.canonicalize_utf8().unwrap_or_else(|_| home.to_owned()), name)
+}
+
+/// The living daemon of a device, pinned: a number that is used again can never be signalled.
+struct Daemon {
+    process: ProcessId,
+    pidfd: OwnedFd,
+}
+
+impl Daemon {
+    /// The process that `state` names, if it can be proved to be the daemon: of this boot, of that start time, and started with
+    /// the configuration in the device's own directory. Whatever else has its number is let alone.
+    fn find(host: &Host, places: &DevicePaths, state: &SsdState) -> Option<Daemon> {
+        let process = state.daemon;
+        let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        // older daemons did not write it
+        let is_of_this_boot = state.boot_id.is_empty() || state.boot_id == host.boot_id();
+        let command = host.read(format!("/proc/{}/cmdline", process.pid)).ok()?;
+        let is_ours = command.split('\0').rfind(|word| !word.is_empty()) == Some(places.config().as_str());
+        (is_of_this_boot && is_ours && process.is_alive(host)).then_some(Daemon { process, pidfd })
+    }
+
+    fn kill(&self, host: &Host) -> Result<(), SsdError> {
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        if self.wait_for_end(host) {
+            return Ok(());
+        }
+        let message = format!("process {} does not end, not even when killed", self.process.pid);
+        Err(SsdError::Daemon { message })
+    }
+
+    fn wait_for_end(&self, host: &Host) -> bool {
+        host::wait::wait_until(PATIENCE, || !self.process.is_alive(host))
+    }
 }
 
 /// A device in the list.
@@ -353,7 +421,7 @@ pub struct Listed {
 /// The devices attached from `home`, by name.
 ///
 /// # Errors
-/// [`SsdError::Io`] if the directory cannot be read.
+/// [`SsdError::Io`] if the directory cannot be read, or what is in it is not to be trusted.
 pub fn list(home: &Utf8Path) -> Result<Vec<Listed>, SsdError> {
     let host = Host::system();
     let dir = home.join("ssd");
@@ -362,19 +430,21 @@ pub fn list(home: &Utf8Path) -> Result<Vec<Listed>, SsdError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(SsdError::io(format!("read {dir}"))(error)),
     };
-    let mut found: Vec<Listed> = entries
-        .flatten()
-        .filter_map(|entry| read_state(&Places::new(home, entry.file_name())))
-        .map(|state| Listed { alive: state.daemon.is_alive(&host), state })
-        .collect();
+    let mut found = Vec::new();
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let places = places(home, entry.file_name());
+        if let Some(state) = read_state(&places)? {
+            found.push(Listed { alive: Daemon::find(&host, &places, &state).is_some(), state });
+        }
+    }
     found.sort_by(|a, b| a.state.name.cmp(&b.state.name));
     Ok(found)
 }
 
-fn question(home: &Utf8Path, name: &str, question: &Question, patience: Duration) -> Result<Reply, SsdError> {
+fn question(home: &Utf8Path, name: &str, question: &Request, patience: Duration) -> Result<Reply, SsdError> {
     check_name(name)?;
-    let places = Places::new(home, name);
-    let state = read_state(&places).ok_or_else(|| SsdError::NotFound { name: name.to_owned() })?;
+    let places = places(home, name);
+    let state = known_state(&places, name)?;
     let reply = control::ask(&places.socket(), question, patience)
         .map_err(|error| SsdError::Silent { name: name.to_owned(), what: error.to_string() })?;
     match reply {
@@ -393,7 +463,7 @@ fn unexpected(reply: &Reply) -> SsdError {
 /// # Errors
 /// [`SsdError::NotFound`]; [`SsdError::Silent`] when the daemon is dead or hangs.
 pub fn stats(home: &Utf8Path, name: &str) -> Result<SsdStatus, SsdError> {
-    match question(home, name, &Question::Status, PATIENCE)? {
+    match question(home, name, &Request::Status, PATIENCE)? {
         Reply::Status(status) => Ok(*status),
         reply => Err(unexpected(&reply)),
     }
@@ -405,7 +475,7 @@ pub fn stats(home: &Utf8Path, name: &str) -> Result<SsdStatus, SsdError> {
 /// # Errors
 /// As [`stats`]; [`SsdError::Daemon`] if the power is off already or the image cannot be written.
 pub fn power_cut(home: &Utf8Path, name: &str, image: &Utf8Path) -> Result<CutReport, SsdError> {
-    match question(home, name, &Question::PowerCut(absolute(image)?), SAVE_PATIENCE)? {
+    match question(home, name, &Request::PowerCut(absolute(image)?), SAVE_PATIENCE)? {
         Reply::PowerCut(report) => Ok(report),
         reply => Err(unexpected(&reply)),
     }
@@ -431,9 +501,20 @@ pub fn sync_record(home: &Utf8Path, name: &str) -> Result<RecordStatus, SsdError
 }
 
 fn record(home: &Utf8Path, name: &str, mark: Option<String>) -> Result<RecordStatus, SsdError> {
-    match question(home, name, &Question::Record { mark }, SAVE_PATIENCE)? {
+    match question(home, name, &Request::Record { mark }, SAVE_PATIENCE)? {
         Reply::Record(Some(status)) => Ok(status),
         Reply::Record(None) => Err(SsdError::NotRecorded { name: name.to_owned() }),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Has these requests of the device `name` fail with EIO, counted from now on, and no others; none if it is empty.
+///
+/// # Errors
+/// As [`stats`].
+pub fn fail(home: &Utf8Path, name: &str, faults: &[Fault]) -> Result<(), SsdError> {
+    match question(home, name, &Request::Fail(faults.to_vec()), PATIENCE)? {
+        Reply::Done => Ok(()),
         reply => Err(unexpected(&reply)),
     }
 }
@@ -447,53 +528,29 @@ pub fn detach(home: &Utf8Path, name: &str, force: bool) -> Result<(), SsdError> 
     check_name(name)?;
     let host = Host::system();
     let home = home.canonicalize_utf8().unwrap_or_else(|_| home.to_owned());
-    let places = Places::new(&home, name);
-    let state = read_state(&places).ok_or_else(|| SsdError::NotFound { name: name.to_owned() })?;
-    if !state.daemon.is_alive(&host) {
+    let places = DevicePaths::new(&home, name);
+    let state = known_state(&places, name)?;
+    let Some(daemon) = Daemon::find(&host, &places, &state) else {
         return clean_dead(&home, name);
-    }
+    };
     if force {
         if let Some(connection) = state.connection {
             fusectl::abort(connection, &places.dir)
                 .map_err(SsdError::io(format!("abort FUSE connection {connection}")))?;
         }
         // the kernel fails the requests of a ublk device whose server has ended
-        end(&host, state.daemon)?;
+        daemon.kill(&host)?;
         return clean_dead(&home, name);
     }
-    match question(&home, name, &Question::Detach, PATIENCE)? {
+    match question(&home, name, &Request::Detach, PATIENCE)? {
         Reply::Detached(left) if left.is_empty() => {
-            wait_for_end(&host, state.daemon);
+            daemon.wait_for_end(&host);
             places.remove();
             Ok(())
         }
         Reply::Detached(left) => Err(SsdError::Daemon { message: left.join("; ") }),
         reply => Err(unexpected(&reply)),
     }
-}
-
-fn end(host: &Host, daemon: ProcessId) -> Result<(), SsdError> {
-    let pid = i32::try_from(daemon.pid).ok().and_then(Pid::from_raw);
-    // the descriptor pins the process, so that a reused number can never be signalled
-    let Some(Ok(pidfd)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return Ok(()) };
-    if daemon.is_alive(host) {
-        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-    }
-    if wait_for_end(host, daemon) {
-        return Ok(());
-    }
-    Err(SsdError::Daemon { message: format!("process {} does not end, not even when killed", daemon.pid) })
-}
-
-fn wait_for_end(host: &Host, daemon: ProcessId) -> bool {
-    let start = Instant::now();
-    while daemon.is_alive(host) {
-        if start.elapsed() > PATIENCE {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    true
 }
 
 /// Takes away the directories of devices that were being attached when their command was killed, and of dead daemons of
@@ -511,8 +568,12 @@ pub fn sweep(home: &Utf8Path) -> Result<Vec<String>, SsdError> {
     };
     let mut swept = Vec::new();
     for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        let places = Places::new(home, entry.file_name());
-        let alive = read_state(&places).is_some_and(|state| state.daemon.is_alive(&host));
+        let places = places(home, entry.file_name());
+        let alive = match read_state(&places) {
+            Ok(state) => state.is_some_and(|state| Daemon::find(&host, &places, &state).is_some()),
+            // Whose it is does not stand there.
+            Err(_) => true,
+        };
         if alive || places.is_held() || fusectl::connection(&host, &places.mount()).is_some() {
             continue;
         }
@@ -531,7 +592,7 @@ pub fn sweep(home: &Utf8Path) -> Result<Vec<String>, SsdError> {
 /// [`SsdError::Journal`]; [`SsdError::Daemon`] with what could not be taken away.
 pub fn clean_dead(home: &Utf8Path, name: &str) -> Result<(), SsdError> {
     check_name(name)?;
-    let places = Places::new(home, name);
+    let places = places(home, name);
     let ours = |resource: &Resource| match resource {
         Resource::Mount { target, .. } => *target == places.mount(),
         Resource::UblkDevice { owner, .. } => *owner == places.dir,
@@ -550,4 +611,104 @@ pub fn clean_dead(home: &Utf8Path, name: &str) -> Result<(), SsdError> {
     }
     places.remove();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::transport::Transport;
+
+    fn state(name: &str, daemon: ProcessId) -> SsdState {
+        SsdState {
+            name: name.into(),
+            daemon,
+            boot_id: Host::system().boot_id(),
+            device: "/dev/loop-none".into(),
+            mount: "/nowhere".into(),
+            connection: None,
+            transport: Transport::default(),
+            what: String::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_forced_detach_ends_no_process_that_it_cannot_prove_to_be_its_daemon() {
+        let (dir, host) = (tempfile::tempdir().unwrap(), Host::system());
+        let home = Utf8Path::from_path(dir.path()).unwrap().canonicalize_utf8().unwrap();
+        let places = DevicePaths::new(&home, "a");
+        std::fs::create_dir_all(&places.dir).unwrap();
+        let mut bystander = Command::new("sleep").arg("600").spawn().unwrap();
+        let process = ProcessId::read(&host, bystander.id()).unwrap();
+        let text = serde_json::to_vec(&state("a", process)).unwrap();
+        places.folder().unwrap().write(STATE, &text).unwrap();
+        let detached = detach(&home, "a", true);
+        let lives = process.is_alive(&host);
+        bystander.kill().unwrap();
+        bystander.wait().unwrap();
+        assert!(lives, "a bystander was killed");
+        detached.unwrap();
+        assert!(!places.dir.exists(), "the dead daemon's files stay");
+    }
+
+    #[test]
+    fn a_daemon_of_another_boot_or_another_directory_is_none() {
+        let (dir, host) = (tempfile::tempdir().unwrap(), Host::system());
+        let places = DevicePaths::new(Utf8Path::from_path(dir.path()).unwrap(), "a");
+        // its last argument is the path of the configuration, as a daemon's is
+        let script = ["-c", "while :; do sleep 1; done", "daemon"];
+        let mut child = Command::new("sh").args(script).arg(places.config()).spawn().unwrap();
+        let begun = host::wait::wait_until(PATIENCE, || {
+            ProcessId::read(&host, child.id())
+                .is_some_and(|process| Daemon::find(&host, &places, &state("a", process)).is_some())
+        });
+        let process = ProcessId::read(&host, child.id()).unwrap();
+        let other_boot = SsdState { boot_id: "another".into(), ..state("a", process) };
+        let other_start = ProcessId { start_ticks: process.start_ticks + 1, ..process };
+        let elsewhere = DevicePaths::new(Utf8Path::from_path(dir.path()).unwrap(), "b");
+        let found = [
+            Daemon::find(&host, &places, &other_boot).is_some(),
+            Daemon::find(&host, &places, &state("a", other_start)).is_some(),
+            Daemon::find(&host, &elsewhere, &state("a", process)).is_some(),
+        ];
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(begun, "the daemon is not known again");
+        assert_eq!(found, [false; 3]);
+    }
+
+    #[test]
+    fn a_state_that_is_not_trusted_is_named_and_its_device_let_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = DevicePaths::new(Utf8Path::from_path(dir.path()).unwrap(), "a");
+        std::fs::create_dir_all(&places.dir).unwrap();
+        let process = ProcessId::current(&Host::system()).unwrap();
+        let elsewhere = dir.path().join("planted");
+        std::fs::write(&elsewhere, serde_json::to_vec(&state("a", process)).unwrap()).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, places.state()).unwrap();
+        let home = Utf8Path::from_path(dir.path()).unwrap();
+        let assert_refused = |why: &str| {
+            let errors = [
+                read_state(&places).map(drop).unwrap_err(),
+                detach(home, "a", true).unwrap_err(),
+                stats(home, "a").map(drop).unwrap_err(),
+                list(home).map(drop).unwrap_err(),
+            ];
+            for error in errors {
+                let text = format!("{error}");
+                assert!(text.contains(places.state().as_str()) && text.contains(why), "{text}");
+            }
+            assert!(sweep(home).unwrap().is_empty() && places.dir.exists(), "it was taken away");
+        };
+        assert_refused("");
+        std::fs::remove_file(places.state()).unwrap();
+        std::fs::copy(&elsewhere, places.state()).unwrap();
+        assert!(read_state(&places).unwrap().is_some());
+        std::fs::set_permissions(places.state(), std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert_refused("writable by others");
+        std::fs::remove_file(places.state()).unwrap();
+        assert!(matches!(detach(home, "a", true), Err(SsdError::NotFound { .. })));
+    }
 }

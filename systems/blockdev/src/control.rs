@@ -7,6 +7,7 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 use host::ProcessId;
 use serde::{Deserialize, Serialize};
+use ssd::Fault;
 
 use crate::record::RecordStatus;
 use crate::status::SsdStatus;
@@ -16,7 +17,7 @@ use crate::versions::CutReport;
 /// A question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Question {
+pub(crate) enum Request {
     Status,
     /// Cut the power and save the durable image there (absolute, must not exist).
     PowerCut(Utf8PathBuf),
@@ -28,6 +29,8 @@ pub(crate) enum Question {
     Record {
         mark: Option<String>,
     },
+    /// Fail these requests, counted from now on, and no others.
+    Fail(Vec<Fault>),
     /// Stay when the owner is gone.
     Keep,
     /// Take the device down.
@@ -56,6 +59,9 @@ pub struct SsdState {
     pub name: String,
     /// The daemon.
     pub daemon: ProcessId,
+    /// The boot in which it runs: its number and start time say nothing in another one.
+    #[serde(default)]
+    pub boot_id: String,
     /// The block device.
     pub device: Utf8PathBuf,
     /// Where the FUSE file system is mounted, if there is one.
@@ -81,7 +87,7 @@ pub(crate) enum Started {
 }
 
 /// Asks and waits for the answer.
-pub(crate) fn ask(socket: &Utf8Path, question: &Question, patience: Duration) -> io::Result<Reply> {
+pub(crate) fn ask(socket: &Utf8Path, question: &Request, patience: Duration) -> io::Result<Reply> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;

@@ -1,5 +1,6 @@
 //! The process behind a device: serves the FUSE file, attaches it, answers questions, takes it all down.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,20 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use camino::Utf8Path;
+use host::daemon::log;
+use host::place::PrivateDir;
 use host::{Host, ProcessId};
 use journal::Journal;
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
+use ssd::Faults;
 
-use crate::assemble::{Assembly, Made};
-use crate::control::{self, Question, Reply, SsdState, Started};
+use crate::assemble::{DeviceParts, KernelObjects};
+use crate::control::{self, Reply, Request, SsdState, Started};
 use crate::driver::Driver;
 use crate::error::SsdError;
-use crate::options::{AttachOptions, DaemonConfig, FuaMode, Places};
+use crate::options::{AttachOptions, CONFIG, DaemonConfig, DevicePaths, FuaMode, STATE};
 use crate::record::Recorder;
 use crate::status::SsdStatus;
 use crate::transport::Transport;
-use crate::wakeful::Wakeful;
+use crate::wake_lock::WakeLock;
 use crate::{assemble, loopdev, memory, reply};
 
 /// How long a client may take to send its question or take its answer.
@@ -30,7 +34,8 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The daemon's `main`: `config` is the file that `client::attach` wrote. Returns when the device is detached.
 pub fn main(config: &Utf8Path) -> ExitCode {
-    let (daemon, started) = match Daemon::start(config) {
+    let begun = log::begin("ssd", None).map_err(SsdError::io("begin the log"));
+    let (daemon, started) = match begun.and_then(|()| Daemon::start(config)) {
         Ok(daemon) => {
             let ready = Started::Ready(daemon.state.clone());
             (Some(daemon), ready)
@@ -55,7 +60,7 @@ struct Daemon {
     listener: UnixListener,
     options: AttachOptions,
     state: SsdState,
-    places: Places,
+    places: DevicePaths,
     /// The owner has left the device to whoever detaches it.
     kept: AtomicBool,
     /// What detaches it, until it serves.
@@ -66,7 +71,9 @@ struct Daemon {
 impl Daemon {
     fn start(config: &Utf8Path) -> Result<Daemon, SsdError> {
         let host = Host::system();
-        let text = std::fs::read(config).map_err(SsdError::io(format!("read {config}")))?;
+        let folder = config.parent().ok_or(io::ErrorKind::InvalidFilename.into());
+        let text = folder.and_then(|folder| PrivateDir::open(folder)?.read(CONFIG));
+        let text = text.map_err(SsdError::io(format!("read {config}")))?;
         let DaemonConfig { home, options } = serde_json::from_slice(&text)
             .map_err(|e| SsdError::BadOption { what: format!("{config}: {e}") })?;
         options.validate()?;
@@ -74,7 +81,7 @@ impl Daemon {
         let _ = rustix::process::setsid();
         memory::precise_sleep();
         let notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
-        let places = Places::new(&home, &options.name);
+        let places = DevicePaths::new(&home, &options.name);
         let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
         let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
         let journal = Journal::open(&places.journal, &run_id)?;
@@ -92,7 +99,7 @@ impl Daemon {
         journal: &Arc<Journal>,
         (daemon, held): (ProcessId, File),
         mut options: AttachOptions,
-        places: Places,
+        places: DevicePaths,
         mut notes: Vec<String>,
     ) -> Result<Daemon, SsdError> {
         let mut engine = assemble::engine(host, journal, &options)?;
@@ -110,23 +117,32 @@ impl Daemon {
         if let Some(recorder) = &recorder {
             engine.record(recorder.clone());
         }
-        let wakeful = if options.keep_awake { Some(Wakeful::open()) } else { None };
+        let wakeful = if options.keep_awake { Some(WakeLock::open()) } else { None };
         let wakeful = wakeful.and_then(|opened| opened.map_err(|note| notes.push(note)).ok());
         let driver = Arc::new(Driver::new(engine, options.time_scale, wakeful));
         notes.extend(memory::lock().err());
         notes.extend(memory::urgent(true).err());
-        let assembly = Assembly { host, journal, driver: &driver, options: &options, places: &places };
+        let assembly = DeviceParts { host, journal, driver: &driver, options: &options, places: &places };
         let made = assembly.bring_up();
         // questions are answered like anything else
         notes.extend(memory::urgent(false).err());
-        let Made { device, connection, listener, queues, transport, note } = made?;
+        let KernelObjects { device, connection, listener, queues, transport, note } = made?;
         options.queues = queues;
         notes.extend(note);
         notes.extend(loopdev::tune(&device, options.load_profile()?.media.rotation.is_some()));
         let what = format!("{} {} {} bytes", options.profile, options.regime.name(), options.bytes);
         let name = options.name.clone();
-        let state =
-            SsdState { name, daemon, device, mount: places.mount(), connection, transport, what, notes };
+        let state = SsdState {
+            name,
+            daemon,
+            boot_id: host.boot_id(),
+            device,
+            mount: places.mount(),
+            connection,
+            transport,
+            what,
+            notes,
+        };
         let (journal, kept) = (journal.clone(), AtomicBool::new(false));
         let signals = host::daemon::take_signals().ok();
         let daemon = Daemon {
@@ -149,7 +165,8 @@ impl Daemon {
         let path = self.places.state();
         let text = serde_json::to_vec_pretty(&self.state)
             .map_err(|e| SsdError::BadOption { what: format!("{path}: {e}") })?;
-        std::fs::write(&path, text).map_err(SsdError::io(format!("write {path}")))
+        let written = self.places.folder().and_then(|folder| folder.write(STATE, &text));
+        written.map_err(SsdError::io(format!("write {path}")))
     }
 
     /// Answers one question after another until the device is detached.
@@ -176,7 +193,7 @@ impl Daemon {
             match this.converse(stream) {
                 Ok(true) => return ExitCode::SUCCESS,
                 Ok(false) => {}
-                Err(error) => eprintln!("control connection: {error}"),
+                Err(error) => log::error(format_args!("control connection: {error}")),
             }
         }
         ExitCode::FAILURE
@@ -187,22 +204,26 @@ impl Daemon {
         stream.set_read_timeout(Some(CLIENT_PATIENCE))?;
         stream.set_write_timeout(Some(CLIENT_PATIENCE))?;
         let reply = match control::receive(&stream)? {
-            Question::Status => Reply::Status(Box::new(self.status())),
-            Question::PowerCut(path) => self.power_cut(&path),
-            Question::Bypass(on) => {
+            Request::Status => Reply::Status(Box::new(self.status())),
+            Request::PowerCut(path) => self.power_cut(&path),
+            Request::Bypass(on) => {
                 self.driver.set_bypass(on);
                 Reply::Done
             }
-            Question::Lead(ns) => {
+            Request::Lead(ns) => {
                 self.driver.set_lead(ns);
                 Reply::Done
             }
-            Question::Record { mark } => self.record(mark.as_deref()),
-            Question::Keep => {
+            Request::Fail(faults) => {
+                self.driver.set_faults(Faults::new(faults));
+                Reply::Done
+            }
+            Request::Record { mark } => self.record(mark.as_deref()),
+            Request::Keep => {
                 self.kept.store(true, Ordering::Relaxed);
                 Reply::Done
             }
-            Question::Detach => self.detach(),
+            Request::Detach => self.detach(),
         };
         let gone = matches!(reply, Reply::Detached(_));
         let sent = control::send(&mut stream, &reply);
@@ -240,7 +261,7 @@ impl Daemon {
         if let Some(recorder) = &self.recorder
             && let Err(error) = recorder.sync()
         {
-            eprintln!("{error}");
+            log::error(error);
         }
         let bad = report.steps.iter().filter(|s| !s.outcome.is_final());
         let lines: Vec<String> = bad.map(|s| format!("{}: {:?}", s.resource, s.outcome)).collect();
@@ -255,7 +276,7 @@ impl Daemon {
             return Reply::Error("the power is off already".into());
         };
         if let Some(Err(error)) = self.recorder.as_ref().map(|r| r.sync()) {
-            eprintln!("{error}");
+            log::error(error);
         }
         match versions.save(&cut, path) {
             Ok(report) => Reply::PowerCut(report),
@@ -277,16 +298,21 @@ impl Daemon {
     }
 
     fn status(&self) -> SsdStatus {
-        let ((stats, wear, depth, superseded_bytes, power_cut), facts) = self.driver.with(|engine, facts| {
-            let ssd = engine.ssd();
-            ((ssd.stats(), ssd.wear(), engine.depth(), engine.superseded_bytes(), engine.is_cut()), facts)
-        });
-        let counters = match serde_json::to_value(stats) {
+        let ((stats, wear, depth, superseded_bytes, power_cut), failed, facts) =
+            self.driver.with(|engine, facts| {
+                let ssd = engine.ssd();
+                let of_device =
+                    (ssd.stats(), ssd.wear(), engine.depth(), engine.superseded_bytes(), engine.is_cut());
+                (of_device, engine.failed(), facts)
+            });
+        let mut counters: BTreeMap<String, u64> = match serde_json::to_value(stats) {
             Ok(serde_json::Value::Object(map)) => {
                 map.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect()
             }
             _ => Default::default(),
         };
+        counters.insert("failed_requests".into(), failed.requests);
+        counters.insert("lost_blocks".into(), failed.lost_blocks);
         let reads = stats.host_read_blocks;
         SsdStatus {
             name: self.options.name.clone(),

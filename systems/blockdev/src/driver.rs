@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ssd::{Nanos, PowerCut};
+use ssd::{Faults, Nanos, PowerCut};
 
 use crate::engine::{Engine, Finished, Outcome, Request};
 use crate::versions::Versions;
-use crate::wakeful::Wakeful;
+use crate::wake_lock::WakeLock;
 
 /// A sleeping thread wakes up this late at times; the rest is spun.
 const SPIN_NS: u64 = 30_000;
@@ -21,7 +21,7 @@ const SPIN_NS: u64 = 30_000;
 const NAP: Duration = Duration::from_secs(1);
 
 /// Somebody who waits for an outcome.
-pub(crate) trait Answer: Send {
+pub(crate) trait Waiter: Send {
     fn answer(self, outcome: Outcome);
 }
 
@@ -39,7 +39,7 @@ struct State<R> {
     /// When the timer thread wakes up by itself; 0 = it is awake.
     timer_wakes: Nanos,
     lateness: Lateness,
-    wakeful: Option<Wakeful>,
+    wakeful: Option<WakeLock>,
     stopped: bool,
 }
 
@@ -66,8 +66,8 @@ pub(crate) struct DriverFacts {
     pub(crate) lead_ns: u64,
 }
 
-impl<R: Answer> Driver<R> {
-    pub(crate) fn new(engine: Engine<R>, scale: f64, wakeful: Option<Wakeful>) -> Driver<R> {
+impl<R: Waiter> Driver<R> {
+    pub(crate) fn new(engine: Engine<R>, scale: f64, wakeful: Option<WakeLock>) -> Driver<R> {
         let lateness = Lateness::default();
         let state = State { engine, timer_wakes: 0, lateness, wakeful, stopped: false };
         Driver {
@@ -88,6 +88,11 @@ impl<R: Answer> Driver<R> {
 
     pub(crate) fn set_bypass(&self, on: bool) {
         self.bypass.store(on, Ordering::Relaxed);
+    }
+
+    /// Has these requests fail, counted from now on, and no others.
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.lock().engine.set_faults(faults);
     }
 
     /// The device's time up to which answers may leave now.
@@ -295,7 +300,7 @@ impl<R: Answer> Driver<R> {
     }
 }
 
-fn answer<R: Answer>(done: Vec<Finished<R>>) {
+fn answer<R: Waiter>(done: Vec<Finished<R>>) {
     for finished in done {
         finished.reply.answer(finished.outcome);
     }
@@ -311,15 +316,15 @@ mod tests {
     use super::*;
     use crate::image::{Image, Memory};
 
-    struct Tell(Sender<bool>);
+    struct StatusReport(Sender<bool>);
 
-    impl Answer for Tell {
+    impl Waiter for StatusReport {
         fn answer(self, outcome: Outcome) {
             let _ = self.0.send(!matches!(outcome, Outcome::Failed(_)));
         }
     }
 
-    fn driver(profile: &str, time_scale: f64) -> Arc<Driver<Tell>> {
+    fn driver(profile: &str, time_scale: f64) -> Arc<Driver<StatusReport>> {
         let bytes = 16 << 20;
         let ssd = Ssd::new(Config::new(Profile::named(profile).unwrap(), bytes)).unwrap();
         let versions = Versions::new(Image::Ram(Memory::new(bytes).unwrap()), bytes / 4096, false);
@@ -351,14 +356,14 @@ mod tests {
                         };
                         // as /dev/fuse and as rings do, one of which has more to do at times
                         if thread % 2 == 0 {
-                            driver.submit(request, Tell(tell.clone()));
+                            driver.submit(request, StatusReport(tell.clone()));
                         } else {
-                            driver.submit_until(request, Tell(tell.clone()), true, || i % 3 == 0);
+                            driver.submit_until(request, StatusReport(tell.clone()), true, || i % 3 == 0);
                         }
                         driver.with(|engine, _| assert!(engine.depth().0 <= 4));
                         assert!(ended(&answers));
                     }
-                    driver.submit(Request::Flush, Tell(tell));
+                    driver.submit(Request::Flush, StatusReport(tell));
                     let _ = done.send(ended(&answers));
                 });
             }
@@ -374,10 +379,10 @@ mod tests {
         // So slow that nothing is answered before the cut, however busy the machine is.
         let driver = driver("hdd", 100_000.0);
         let (tell, answers) = channel();
-        driver.submit(Request::Write { lba: 9, data: &[1; 4096], fua: false }, Tell(tell.clone()));
-        driver.submit(Request::Flush, Tell(tell.clone()));
+        driver.submit(Request::Write { lba: 9, data: &[1; 4096], fua: false }, StatusReport(tell.clone()));
+        driver.submit(Request::Flush, StatusReport(tell.clone()));
         assert!(driver.power_cut().is_some() && driver.power_cut().is_none());
-        driver.submit(Request::Read { lba: 9, blocks: 1 }, Tell(tell));
+        driver.submit(Request::Read { lba: 9, blocks: 1 }, StatusReport(tell));
         let flushed_and_read: Vec<bool> = (0..3).map(|_| ended(&answers)).collect();
         assert_eq!(flushed_and_read[1..], [false, false]);
     }

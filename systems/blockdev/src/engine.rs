@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use ssd::error::SubmitError;
-use ssd::{Command, Completion, Nanos, Op, Ssd, Status, Tags, Token};
+use ssd::{Command, Completion, FaultOp, Faults, Nanos, Op, Ssd, Status, Tags, Token};
 
 use crate::fua::{self, Awaiting, Commit, OpenCommit};
 use crate::image::BLOCK;
@@ -58,7 +58,18 @@ struct Pending<R> {
     commit: Option<Commit>,
     /// What it does to jbd2's log, on a device that keeps order.
     leaves_open: Option<bool>,
+    /// It ends with an error, whatever the model says.
+    fails: bool,
     at: Nanos,
+}
+
+/// What came of the faults that were asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// Requests that failed.
+    pub(crate) requests: u64,
+    /// Blocks that flushes which failed have set back to an older version.
+    pub(crate) lost_blocks: u64,
 }
 
 /// A request as the model sees it, its bytes dealt with.
@@ -88,6 +99,8 @@ pub(crate) struct Engine<R> {
     now: Nanos,
     versions: Option<Versions>,
     record: Option<Arc<Recorder>>,
+    faults: Faults,
+    failed: Failed,
     /// For flushes that stand in for FUA; None: all take the time of a flush.
     fua: Option<Awaiting>,
     /// On a device that keeps order: finds the flushes that only order. None: all are flushes.
@@ -109,6 +122,8 @@ impl<R> Engine<R> {
             now: 0,
             versions: Some(versions),
             record: None,
+            faults: Faults::default(),
+            failed: Failed::default(),
             fua: None,
             open_commit: None,
             pending: Vec::new(),
@@ -134,6 +149,16 @@ impl<R> Engine<R> {
     /// Records every change and flush from now on.
     pub(crate) fn record(&mut self, recorder: Arc<Recorder>) {
         self.record = Some(recorder);
+    }
+
+    /// Has these requests fail, counted from now on, and no others.
+    pub(crate) fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// What came of the faults.
+    pub(crate) fn failed(&self) -> Failed {
+        self.failed
     }
 
     /// Records a mark; false without a recording.
@@ -170,6 +195,11 @@ impl<R> Engine<R> {
     /// Takes a request in. It is answered by an `advance`, at once if it is refused.
     pub(crate) fn submit(&mut self, now: Nanos, request: Request<'_>, reply: R) {
         self.now = self.now.max(now);
+        let fails = self.is_struck(&request);
+        let flushes = request == Request::Flush;
+        if fails && (!flushes || self.lose_cached().is_err()) {
+            return self.refuse(reply, libc::EIO);
+        }
         match self.prepare(request) {
             Ok(Prepared { op, lba, blocks, data, change }) => {
                 let flush = matches!(op, Op::Flush | Op::FlushForFua { .. });
@@ -181,13 +211,50 @@ impl<R> Engine<R> {
                 let record =
                     self.record.as_ref().and_then(|to| record_submission(to, self.now, &request, op));
                 let at = self.now;
-                let id = self.keep(Pending { reply, data, change, horizon, record, commit, leaves_open, at });
+                let pending =
+                    Pending { reply, data, change, horizon, record, commit, leaves_open, fails, at };
+                let id = self.keep(pending);
                 let command = Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
                 self.backlog.push_back(command);
                 self.feed();
             }
             Err(error) => self.refuse(reply, error),
         }
+    }
+
+    /// Counts a request, and tells whether it is one that fails. Of a write that fails nothing arrives.
+    fn is_struck(&mut self, request: &Request<'_>) -> bool {
+        let struck = match *request {
+            Request::Read { lba, blocks } => self.faults.strikes(FaultOp::Read, lba, blocks.into()),
+            Request::Write { lba, data, .. } => {
+                self.faults.strikes(FaultOp::Write, lba, (data.len() / BLOCK) as u64)
+            }
+            Request::Flush => self.faults.strikes(FaultOp::Flush, 0, 0),
+            Request::Discard { .. } | Request::WriteZeroes { .. } => false,
+        };
+        self.failed.requests += u64::from(struck);
+        struck
+    }
+
+    /// A flush that fails loses what the cache held, unless it is protected; flushes under way, which cover some of that,
+    /// fail with it. In a recording the device itself writes the older versions again.
+    fn lose_cached(&mut self) -> io::Result<()> {
+        for flush in self.pending.iter_mut().flatten().filter(|pending| pending.horizon.is_some()) {
+            self.failed.requests += u64::from(!flush.fails);
+            flush.fails = true;
+        }
+        let Some(versions) = self.versions.as_mut().filter(|_| !self.ssd.profile().power.plp) else {
+            return Ok(());
+        };
+        let (record, now) = (&self.record, self.now);
+        let lost = versions.lose_cached(&self.ssd.durable_image(), |lba, bytes| {
+            if let Some(record) = record {
+                let id = record.write(now, lba * BLOCK as u64, bytes, false);
+                record.complete(now, id, 0);
+            }
+        });
+        self.failed.lost_blocks += *lost.as_ref().unwrap_or(&0);
+        lost.map(drop)
     }
 
     /// A record whose flush costs what FUA does. With order kept, jbd2's commit record is a plain write.
@@ -323,12 +390,14 @@ impl<R> Engine<R> {
                 }
             }
             if let Some(horizon) = pending.horizon
+                && !pending.fails
                 && regime.honours_flush()
             {
                 versions.durable_below(horizon);
             }
         }
         let outcome = match (completion.status, pending.data) {
+            _ if pending.fails => Outcome::Failed(libc::EIO),
             (Status::Ok, Some(data)) => Outcome::Data(data),
             (Status::Ok, None) => Outcome::Done,
             _ => Outcome::Failed(libc::EIO),

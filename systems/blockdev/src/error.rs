@@ -23,6 +23,9 @@ pub enum SsdError {
     /// No profile of that name, or a capacity that the model does not take.
     #[error(transparent)]
     Model(#[from] ssd::error::ConfigError),
+    /// A fault that cannot be read.
+    #[error(transparent)]
+    Fault(#[from] ssd::error::FaultError),
     /// No such device.
     #[error("no emulated SSD named `{name}` is attached; `loadline ssd list` shows those there are")]
     NotFound {

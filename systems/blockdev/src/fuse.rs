@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fusewire::wire::{Attr, Entry, InitWish, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag};
-use fusewire::{Answered, FileSystem, Later};
+use fusewire::wire::{
+    Attr, Entry, InitConfig, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag,
+};
+use fusewire::{Answered, DeferredReply, FileSystem};
 
-use crate::driver::{Answer, Driver};
+use crate::driver::{Driver, Waiter};
 use crate::engine::{Outcome, Request as Ask};
 use crate::image::BLOCK;
 
@@ -20,7 +22,7 @@ const TTL: Duration = Duration::from_secs(3600);
 const PUNCH_HOLE_KEEP_SIZE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32;
 
 /// What the kernel is asked for. Each flag may be missing in an older one: slower, but as right.
-pub(crate) const WISH: InitWish = InitWish {
+pub(crate) const WISH: InitConfig = InitConfig {
     flags: init_flag::ASYNC_READ | init_flag::ASYNC_DIO | init_flag::BIG_WRITES,
     request_bytes_max: REQUEST_BYTES_MAX,
     max_background: 1024,
@@ -29,7 +31,7 @@ pub(crate) const WISH: InitWish = InitWish {
 
 /// What an answer carries once the device is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carries {
+enum ReplyData {
     Nothing,
     Data,
     Written(u32),
@@ -38,18 +40,18 @@ enum Carries {
 /// Who waits.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    later: Later,
-    carries: Carries,
+    later: DeferredReply,
+    carries: ReplyData,
 }
 
-impl Answer for Reply {
+impl Waiter for Reply {
     fn answer(self, outcome: Outcome) {
         self.later.answer(match (outcome, self.carries) {
             (Outcome::Failed(error), _) => Err(error),
-            (Outcome::Data(data), Carries::Data) => Ok(data),
+            (Outcome::Data(data), ReplyData::Data) => Ok(data),
             // Padding follows the number.
-            (Outcome::Done, Carries::Written(bytes)) => Ok([bytes, 0].map(u32::to_ne_bytes).concat()),
-            (Outcome::Done, Carries::Nothing) => Ok(Vec::new()),
+            (Outcome::Done, ReplyData::Written(bytes)) => Ok([bytes, 0].map(u32::to_ne_bytes).concat()),
+            (Outcome::Done, ReplyData::Nothing) => Ok(Vec::new()),
             _ => Err(libc::EIO),
         });
     }
@@ -57,9 +59,9 @@ impl Answer for Reply {
 
 /// What is to be done about a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Todo<'a> {
+enum FuseAction<'a> {
     /// Ask the device.
-    Ask(Ask<'a>, Carries),
+    Ask(Ask<'a>, ReplyData),
     /// There is nothing to read or to do.
     Nothing,
     /// Fail with this number of errno(3).
@@ -86,36 +88,36 @@ fn blocks(offset: u64, bytes: u64) -> Option<(u64, u32)> {
 }
 
 /// What to do about an operation on a disk of `bytes`.
-fn todo<'a>(operation: &Operation<'a>, bytes: u64) -> Todo<'a> {
+fn todo<'a>(operation: &Operation<'a>, bytes: u64) -> FuseAction<'a> {
     match *operation {
-        Operation::Read { offset, .. } if offset >= bytes => Todo::Nothing,
+        Operation::Read { offset, .. } if offset >= bytes => FuseAction::Nothing,
         Operation::Read { offset, size, .. } => match blocks(offset, u64::from(size).min(bytes - offset)) {
-            Some((lba, blocks)) => Todo::Ask(Ask::Read { lba, blocks }, Carries::Data),
-            None => Todo::Fail(libc::EINVAL),
+            Some((lba, blocks)) => FuseAction::Ask(Ask::Read { lba, blocks }, ReplyData::Data),
+            None => FuseAction::Fail(libc::EINVAL),
         },
         Operation::Write { offset, data, .. } => match blocks(offset, data.len() as u64) {
             Some((lba, _)) => {
                 // loop devices carry no FUA
-                Todo::Ask(Ask::Write { lba, data, fua: false }, Carries::Written(data.len() as u32))
+                FuseAction::Ask(Ask::Write { lba, data, fua: false }, ReplyData::Written(data.len() as u32))
             }
-            None => Todo::Fail(libc::EINVAL),
+            None => FuseAction::Fail(libc::EINVAL),
         },
-        Operation::Fsync { .. } => Todo::Ask(Ask::Flush, Carries::Nothing),
+        Operation::Fsync { .. } => FuseAction::Ask(Ask::Flush, ReplyData::Nothing),
         Operation::Fallocate { offset, length, mode, .. } => match blocks(offset, length) {
-            None => Todo::Fail(libc::EINVAL),
+            None => FuseAction::Fail(libc::EINVAL),
             Some((lba, blocks)) if mode == PUNCH_HOLE_KEEP_SIZE => {
-                Todo::Ask(Ask::Discard { lba, blocks }, Carries::Nothing)
+                FuseAction::Ask(Ask::Discard { lba, blocks }, ReplyData::Nothing)
             }
             Some((lba, blocks)) if mode & libc::FALLOC_FL_ZERO_RANGE as u32 != 0 => {
-                Todo::Ask(Ask::WriteZeroes { lba, blocks }, Carries::Nothing)
+                FuseAction::Ask(Ask::WriteZeroes { lba, blocks }, ReplyData::Nothing)
             }
-            Some(_) => Todo::Fail(libc::EOPNOTSUPP),
+            Some(_) => FuseAction::Fail(libc::EOPNOTSUPP),
         },
         Operation::ReadDir { .. }
         | Operation::Release { .. }
         | Operation::ReleaseDir { .. }
-        | Operation::Flush { .. } => Todo::Nothing,
-        _ => Todo::Fail(libc::ENOSYS),
+        | Operation::Flush { .. } => FuseAction::Nothing,
+        _ => FuseAction::Fail(libc::ENOSYS),
     }
 }
 
@@ -125,7 +127,7 @@ impl<R> DiskFs<R> {
     }
 }
 
-impl<R: Answer + From<Reply> + 'static> FileSystem for DiskFs<R> {
+impl<R: Waiter + From<Reply> + 'static> FileSystem for DiskFs<R> {
     fn serve(&self, request: &Request<'_>, reply: fusewire::Reply<'_>) -> Answered {
         let node = request.header.node;
         match request.operation {
@@ -133,7 +135,7 @@ impl<R: Answer + From<Reply> + 'static> FileSystem for DiskFs<R> {
                 reply.entry(&Entry { node: DISK, ttl: TTL, attr: attr(DISK, self.bytes) })
             }
             Operation::Lookup { .. } => reply.error(libc::ENOENT),
-            Operation::GetAttr => reply.attr(&attr(node, self.bytes), TTL),
+            Operation::GetAttr { .. } => reply.attr(&attr(node, self.bytes), TTL),
             Operation::Open { .. } if node != DISK => reply.error(libc::EISDIR),
             Operation::Open { .. } => {
                 let flags = open_flag::DIRECT_IO | open_flag::NOFLUSH | open_flag::PARALLEL_DIRECT_WRITES;
@@ -142,9 +144,9 @@ impl<R: Answer + From<Reply> + 'static> FileSystem for DiskFs<R> {
             Operation::OpenDir { .. } => reply.opened(Opened::default()),
             Operation::StatFs => reply.stat_fs(&StatFs::default()),
             operation => match todo(&operation, self.bytes) {
-                Todo::Nothing => reply.ok(),
-                Todo::Fail(error) => reply.error(error),
-                Todo::Ask(ask, carries) => {
+                FuseAction::Nothing => reply.ok(),
+                FuseAction::Fail(error) => reply.error(error),
+                FuseAction::Ask(ask, carries) => {
                     let wanted = reply.wanted();
                     let (answered, later) = reply.later();
                     let reply = R::from(Reply { later, carries });
@@ -178,22 +180,25 @@ mod tests {
             direct: false,
             durable: false,
         };
-        let asked = Todo::Ask(Ask::Write { lba: 1, data: &data, fua: false }, Carries::Written(8192));
+        let asked = FuseAction::Ask(Ask::Write { lba: 1, data: &data, fua: false }, ReplyData::Written(8192));
         assert_eq!(todo(&write(4096), BYTES), asked);
-        assert_eq!(todo(&write(512), BYTES), Todo::Fail(libc::EINVAL));
+        assert_eq!(todo(&write(512), BYTES), FuseAction::Fail(libc::EINVAL));
         let read = |offset, size| todo(&Operation::Read { handle: 0, offset, size, direct: false }, BYTES);
-        let last = Todo::Ask(Ask::Read { lba: 255, blocks: 1 }, Carries::Data);
+        let last = FuseAction::Ask(Ask::Read { lba: 255, blocks: 1 }, ReplyData::Data);
         assert_eq!(read(BYTES - 4096, 8192), last, "cut at the end");
-        assert_eq!(read(BYTES, 4096), Todo::Nothing);
-        assert_eq!(read(512, 4096), Todo::Fail(libc::EINVAL));
+        assert_eq!(read(BYTES, 4096), FuseAction::Nothing);
+        assert_eq!(read(512, 4096), FuseAction::Fail(libc::EINVAL));
         let sync = Operation::Fsync { handle: 0, data_only: true };
-        assert_eq!(todo(&sync, BYTES), Todo::Ask(Ask::Flush, Carries::Nothing));
+        assert_eq!(todo(&sync, BYTES), FuseAction::Ask(Ask::Flush, ReplyData::Nothing));
         let allocate =
             |mode| todo(&Operation::Fallocate { handle: 0, offset: 8192, length: 4096, mode }, BYTES);
-        assert_eq!(allocate(3), Todo::Ask(Ask::Discard { lba: 2, blocks: 1 }, Carries::Nothing));
-        assert_eq!(allocate(0x11), Todo::Ask(Ask::WriteZeroes { lba: 2, blocks: 1 }, Carries::Nothing));
-        assert_eq!(allocate(0), Todo::Fail(libc::EOPNOTSUPP));
-        assert_eq!(todo(&Operation::Unknown, BYTES), Todo::Fail(libc::ENOSYS));
+        assert_eq!(allocate(3), FuseAction::Ask(Ask::Discard { lba: 2, blocks: 1 }, ReplyData::Nothing));
+        assert_eq!(
+            allocate(0x11),
+            FuseAction::Ask(Ask::WriteZeroes { lba: 2, blocks: 1 }, ReplyData::Nothing)
+        );
+        assert_eq!(allocate(0), FuseAction::Fail(libc::EOPNOTSUPP));
+        assert_eq!(todo(&Operation::Unknown, BYTES), FuseAction::Fail(libc::ENOSYS));
     }
 
     #[test]

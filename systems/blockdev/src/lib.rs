@@ -16,7 +16,7 @@
 //! | [`transport`] | which of the two, or ublk, and what this machine has |
 //! | `ublk` | the queues of a ublk device: several, and FUA |
 //! | `reply` | who waits for an answer, whichever way its request came |
-//! | `wakeful` | CPUs that do not sleep while the device is in use |
+//! | `wake_lock` | CPUs that do not sleep while the device is in use |
 //! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
 //! | [`daemon`], `assemble`, `control` | the process behind a device, how it puts it together, what it is asked |
 //! | [`status`] | counters, also as Prometheus text |
@@ -42,10 +42,10 @@ pub mod status;
 pub mod transport;
 mod ublk;
 mod versions;
-mod wakeful;
+mod wake_lock;
 
 pub use client::{
-    Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sweep, sync_record,
+    Attached, Launcher, Listed, attach, detach, fail, list, mark, power_cut, stats, sweep, sync_record,
 };
 pub use control::SsdState;
 pub use error::SsdError;

@@ -5,10 +5,11 @@ use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use host::ProcessId;
+use host::place::PrivateDir;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use ssd::Regime;
+use ssd::{Fault, Regime};
 
 use crate::error::SsdError;
 use crate::transport::Transport;
@@ -112,6 +113,10 @@ pub struct AttachOptions {
     /// CPUs at most.
     #[serde(default = "one")]
     pub queues: u16,
+    /// Reads, writes and flushes that fail with EIO, counted from the device's beginning; see [`crate::fail`] for some that are
+    /// counted from later on.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
     /// Record every write, discard and flush in this new file; see [`crate::record`].
     #[serde(default)]
     pub record: Option<Utf8PathBuf>,
@@ -139,6 +144,7 @@ impl AttachOptions {
             transport: Transport::default(),
             fua: FuaMode::Modelled,
             queues: 1,
+            faults: Vec::new(),
             record: None,
             owner: None,
         }
@@ -205,16 +211,21 @@ pub(crate) fn check_name(name: &str) -> Result<(), SsdError> {
     Ok(())
 }
 
+/// Files of a device in its directory: what its daemon has made, what it was started with, what it says.
+pub(crate) const STATE: &str = "state.json";
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const LOG: &str = "daemon.log";
+
 /// The places of one device below loadline's home directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct DevicePaths {
     pub(crate) dir: Utf8PathBuf,
     pub(crate) journal: Utf8PathBuf,
 }
 
-impl Places {
-    pub(crate) fn new(home: &Utf8Path, name: &str) -> Places {
-        Places { dir: home.join("ssd").join(name), journal: journal::Journal::folder(home) }
+impl DevicePaths {
+    pub(crate) fn new(home: &Utf8Path, name: &str) -> DevicePaths {
+        DevicePaths { dir: home.join("ssd").join(name), journal: journal::Journal::folder(home) }
     }
 
     pub(crate) fn mount(&self) -> Utf8PathBuf {
@@ -226,15 +237,20 @@ impl Places {
     }
 
     pub(crate) fn state(&self) -> Utf8PathBuf {
-        self.dir.join("state.json")
+        self.dir.join(STATE)
     }
 
     pub(crate) fn config(&self) -> Utf8PathBuf {
-        self.dir.join("config.json")
+        self.dir.join(CONFIG)
     }
 
     pub(crate) fn log(&self) -> Utf8PathBuf {
-        self.dir.join("daemon.log")
+        self.dir.join(LOG)
+    }
+
+    /// The directory, if nobody else can have put anything there.
+    pub(crate) fn folder(&self) -> io::Result<PrivateDir> {
+        Ok(PrivateDir::open(&self.dir)?)
     }
 
     /// Says that somebody is at work on the device, as long as the file is open: who attaches it, and its daemon.

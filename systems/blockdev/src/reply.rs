@@ -1,6 +1,6 @@
 //! Who waits for an answer of the device, whichever way the request came.
 
-use crate::driver::Answer;
+use crate::driver::Waiter;
 use crate::engine::Outcome;
 use crate::{fuse, ublk};
 
@@ -23,7 +23,7 @@ impl From<ublk::Waiting> for Reply {
     }
 }
 
-impl Answer for Reply {
+impl Waiter for Reply {
     fn answer(self, outcome: Outcome) {
         match self {
             Reply::Fuse(reply) => reply.answer(outcome),

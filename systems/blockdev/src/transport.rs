@@ -57,7 +57,7 @@ impl TryFrom<String> for Transport {
 
 /// A transport on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Available {
+pub struct TransportAvailability {
     /// `classic`, `uring` or `ublk`.
     pub name: &'static str,
     /// Why it cannot be used and what would help; none if it can.
@@ -65,7 +65,7 @@ pub struct Available {
 }
 
 /// What this machine has.
-pub fn available(host: &Host) -> Vec<Available> {
+pub fn available(host: &Host) -> Vec<TransportAvailability> {
     let exists = |path: &str| host.path(path).exists();
     let fuse = (!exists("/dev/fuse")).then(|| "unavailable: no /dev/fuse; load the module fuse".to_owned());
     let uring = fuse.clone().or_else(|| {
@@ -75,7 +75,7 @@ pub fn available(host: &Host) -> Vec<Available> {
     let ublk = (!exists(UBLK)).then(|| format!("unavailable: no {UBLK}; it needs {NEEDS}"));
     [("classic", fuse), ("uring", uring), ("ublk", ublk)]
         .into_iter()
-        .map(|(name, obstacle)| Available { name, obstacle })
+        .map(|(name, obstacle)| TransportAvailability { name, obstacle })
         .collect()
 }
 

@@ -16,7 +16,7 @@ use host::ublk::{DESCRIPTOR_BYTES, SECTOR, read_write};
 use io_uring::{IoUring, SubmissionQueue, opcode, squeue, types};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::driver::{Answer, Driver};
+use crate::driver::{Driver, Waiter};
 use crate::engine::{Outcome, Request as Ask};
 use crate::image::BLOCK;
 
@@ -42,7 +42,7 @@ const FUA: u32 = 1 << 13;
 /// Who waits: a request of a queue.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    mailbox: Arc<Mailbox<Posted>>,
+    mailbox: Arc<Mailbox<RequestResult>>,
     tag: u16,
     /// Bytes that the kernel is told were read or written.
     bytes: u32,
@@ -62,7 +62,7 @@ impl Waiting {
     }
 }
 
-impl Answer for Waiting {
+impl Waiter for Waiting {
     fn answer(mut self, outcome: Outcome) {
         self.give(outcome);
     }
@@ -77,17 +77,22 @@ impl Drop for Waiting {
 }
 
 /// The result that the kernel is told, and what was read.
-type Posted = (i32, Option<Vec<u8>>);
+type RequestResult = (i32, Option<Vec<u8>>);
 
-/// A mapping that goes with its owner.
+/// A mapping that goes with its owner, unless the kernel may still write to it.
 struct Mapping {
     start: *mut u8,
     bytes: usize,
+    /// Commands that name it, and that the kernel has not taken back.
+    live: Cell<usize>,
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was made by whoever made this value, and nobody else knows it. The kernel has let go of its commands.
+        if self.live.get() > 0 {
+            return;
+        }
+        // SAFETY: it was made by whoever made this value, nobody else knows it, and the kernel has let go of its commands.
         let _ = unsafe { munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -108,9 +113,7 @@ struct Queue<R> {
     descriptors: Mapping,
     /// The bytes of each request.
     buffers: Mapping,
-    mailbox: Arc<Mailbox<Posted>>,
-    /// Commands that the kernel has not taken back.
-    live: Cell<usize>,
+    mailbox: Arc<Mailbox<RequestResult>>,
 }
 
 fn push(queue: &mut SubmissionQueue<'_>, entry: &squeue::Entry) {
@@ -127,7 +130,7 @@ fn push(queue: &mut SubmissionQueue<'_>, entry: &squeue::Entry) {
 /// The kernel's; what was begun then ends with the device.
 pub(crate) fn serve<R>(server: Server<R>, queues: u16) -> io::Result<()>
 where
-    R: Answer + From<Waiting> + 'static,
+    R: Waiter + From<Waiting> + 'static,
 {
     let server = Arc::new(server);
     let (tell, told) = mpsc::channel();
@@ -146,7 +149,7 @@ where
     (0..queues).try_for_each(|_| told.recv().map_err(|_| gone())?)
 }
 
-impl<R: Answer + From<Waiting>> Queue<R> {
+impl<R: Waiter + From<Waiting>> Queue<R> {
     fn new(server: Arc<Server<R>>, number: u16) -> io::Result<Queue<R>> {
         let depth = usize::from(server.depth);
         let pages = |bytes: usize| bytes.next_multiple_of(PAGE);
@@ -158,28 +161,23 @@ impl<R: Answer + From<Waiting>> Queue<R> {
             let flags = MapFlags::SHARED | MapFlags::POPULATE;
             mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, &server.door, offset)
         }?;
-        let descriptors = Mapping { start: start.cast(), bytes };
+        let descriptors = Mapping { start: start.cast(), bytes, live: Cell::new(0) };
         let bytes = depth * REQUEST_BYTES_MAX as usize;
         // SAFETY: as above.
         let start = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
         }?;
-        let buffers = Mapping { start: start.cast(), bytes };
-        let (mailbox, live) = (Arc::new(Mailbox::new()?), Cell::new(depth));
-        Ok(Queue { server, number, descriptors, buffers, mailbox, live })
+        let buffers = Mapping { start: start.cast(), bytes, live: Cell::new(0) };
+        Ok(Queue { server, number, descriptors, buffers, mailbox: Arc::new(Mailbox::new()?) })
     }
 
     /// Serves until the device is gone. `ready` hears once whether the kernel took the commands.
     fn run(self, ready: &mpsc::Sender<io::Result<()>>) {
         let served = uring::ring(self.server.depth).and_then(|mut ring| self.serve(&mut ring, ready));
         if let Err(error) = served {
-            eprintln!("queue {}: {error}", self.number);
+            host::daemon::log::error(format_args!("queue {}: {error}", self.number));
             let _ = ready.send(Err(error));
-            if self.live.get() > 0 {
-                // the kernel may still write to them
-                std::mem::forget(self);
-            }
         }
     }
 
@@ -187,10 +185,11 @@ impl<R: Answer + From<Waiting>> Queue<R> {
         let mut io = Io::new(ring);
         push(&mut io.submission, &self.mailbox.hear());
         (0..self.server.depth).for_each(|tag| push(&mut io.submission, &self.command(FETCH, tag, 0)));
+        self.buffers.live.set(usize::from(self.server.depth));
         io.enter(0)?;
         let io = RefCell::new(io);
         let mut ready = Some(ready);
-        while self.live.get() > 0 {
+        while self.buffers.live.get() > 0 {
             loop {
                 let done = io.borrow_mut().completion.next();
                 let Some(done) = done else { break };
@@ -199,7 +198,7 @@ impl<R: Answer + From<Waiting>> Queue<R> {
                     (BELL, _) => push(&mut io.borrow_mut().submission, &self.mailbox.hear()),
                     (tag, 0..) => self.take(tag as u16, &io),
                     (_, error) => {
-                        self.live.update(|live| live - 1);
+                        self.buffers.live.update(|live| live - 1);
                         if ready.is_some() {
                             return Err(io::Error::from_raw_os_error(-error));
                         }
@@ -212,7 +211,7 @@ impl<R: Answer + From<Waiting>> Queue<R> {
             let mut io = io.borrow_mut();
             // until nothing is left and others ring the bell
             while self.give_back(self.mailbox.take(), &mut io) {}
-            if self.live.get() > 0 {
+            if self.buffers.live.get() > 0 {
                 io.enter(1)?;
             }
         }
@@ -235,7 +234,7 @@ impl<R: Answer + From<Waiting>> Queue<R> {
     }
 
     /// Puts what has been answered into the ring; whether that was anything.
-    fn give_back(&self, posted: Vec<(u16, Posted)>, io: &mut Io<'_, squeue::Entry>) -> bool {
+    fn give_back(&self, posted: Vec<(u16, RequestResult)>, io: &mut Io<'_, squeue::Entry>) -> bool {
         for (tag, (result, data)) in &posted {
             if let Some(data) = data {
                 let bytes = data.len().min(REQUEST_BYTES_MAX as usize);

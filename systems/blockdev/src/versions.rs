@@ -20,7 +20,7 @@ const ZERO: u64 = 0;
 const BASE: u64 = u64::MAX - 1;
 
 #[derive(Debug)]
-struct Superseded {
+struct OldVersion {
     lba: u32,
     token: u64,
     /// Number of the version that took its place.
@@ -51,7 +51,7 @@ pub(crate) struct Versions {
     next: u64,
     /// Numbers of the changes not yet completed, in order; true = completed behind an older one.
     open: VecDeque<(u64, bool)>,
-    superseded: VecDeque<Superseded>,
+    superseded: VecDeque<OldVersion>,
     spare: Vec<Box<[u8; BLOCK]>>,
     /// Superseded blocks at which the model is asked again.
     prune_at: usize,
@@ -127,7 +127,7 @@ impl Versions {
         }
         let mut bytes = self.spare.pop().unwrap_or_else(|| Box::new([0; BLOCK]));
         self.image.read(lba, &mut bytes[..])?;
-        self.superseded.push_back(Superseded { lba: lba as u32, token, by, bytes });
+        self.superseded.push_back(OldVersion { lba: lba as u32, token, by, bytes });
         Ok(())
     }
 
@@ -168,12 +168,65 @@ impl Versions {
 
     /// `durable`: per block, the version a power cut would bring back at least.
     pub(crate) fn prune(&mut self, durable: &[Token]) {
-        let kept = |s: &Superseded| {
+        self.forget_before(durable);
+        self.prune_at = (self.superseded.len() * 2).max(PRUNE_BLOCKS);
+    }
+
+    /// Drops what is older than the durable version of its block.
+    fn forget_before(&mut self, durable: &[Token]) {
+        let kept = |s: &OldVersion| {
             let token = durable[s.lba as usize].0;
             token == ZERO || token < s.by
         };
         self.superseded.retain(kept);
-        self.prune_at = (self.superseded.len() * 2).max(PRUNE_BLOCKS);
+    }
+
+    /// What the device held in its cache is gone: each block whose newest version has completed holds again what `durable` says a
+    /// power cut would leave at least. `lost` gets the address and the older bytes of each such block. Discards are kept.
+    ///
+    /// The model goes on with the numbers of the lost versions, which from now on stand for the older bytes.
+    pub(crate) fn lose_cached(
+        &mut self,
+        durable: &[Token],
+        mut lost: impl FnMut(u64, &[u8]),
+    ) -> io::Result<u64> {
+        self.forget_before(durable);
+        let before: HashMap<(u32, u64), usize> =
+            self.superseded.iter().enumerate().map(|(at, s)| ((s.lba, s.by), at)).collect();
+        let (mut lost_blocks, mut held) = (0, Box::new([0; BLOCK]));
+        for (lba, durable) in durable.iter().enumerate() {
+            let newest = self.newest[lba];
+            if newest == ZERO || newest == BASE || durable.0 == newest || self.is_open(newest) {
+                continue;
+            }
+            // From the newest version back to the durable one; zeroes, where a discard or nothing was before.
+            let (mut version, mut between, mut bytes) = (newest, Vec::new(), Box::new([0; BLOCK]));
+            while let Some(&at) = before.get(&(lba as u32, version)) {
+                let older = &self.superseded[at];
+                version = older.token;
+                // The model knows nothing of what a backing file held before: it says zero.
+                if version == durable.0 || version == BASE {
+                    bytes.copy_from_slice(&older.bytes[..]);
+                    break;
+                }
+                between.push(at);
+            }
+            between.into_iter().for_each(|at| self.superseded[at].bytes.copy_from_slice(&bytes[..]));
+            // What an earlier failure has set back is not lost once more.
+            self.image.read(lba as u64, &mut held[..])?;
+            if held != bytes {
+                self.image.write(lba as u64, &bytes[..])?;
+                lost(lba as u64, &bytes[..]);
+                lost_blocks += 1;
+            }
+        }
+        Ok(lost_blocks)
+    }
+
+    /// Whether the change that made this version has not completed.
+    fn is_open(&self, token: u64) -> bool {
+        let later = self.open.partition_point(|(number, _)| *number <= token);
+        later > 0 && !self.open[later - 1].1
     }
 
     /// Lowers the number of kept blocks at which the model is asked (tests).

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use blockdev::record::{Reader, What};
+use blockdev::record::{EventKind, Reader};
 use blockdev::transport::Fuse;
 use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, Transport};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 type Test = (&'static str, fn(&Bench));
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 14] = [
     ("ext4_keeps_files_over_a_remount", ext4_keeps_files_over_a_remount),
     ("a_copy_of_the_mount_elsewhere_is_waited_for", a_copy_of_the_mount_elsewhere_is_waited_for),
     ("bytes_come_back_from_every_size_and_place", bytes_come_back_from_every_size_and_place),
@@ -38,6 +38,9 @@ const TESTS: [Test; 11] = [
     ),
     ("the_backing_file_of_a_run_goes_with_it", the_backing_file_of_a_run_goes_with_it),
     ("a_recording_rebuilds_the_device", a_recording_rebuilds_the_device),
+    ("partitions_go_with_the_device", partitions_go_with_the_device),
+    ("a_panic_ends_the_daemon", a_panic_ends_the_daemon),
+    ("requests_fail_when_they_are_told_to", requests_fail_when_they_are_told_to),
 ];
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     if let [hidden, config] = &args[..]
         && hidden == "ssd-daemon"
     {
+        panic_on_demand(config.as_str().into());
         return blockdev::daemon::main(config.as_str().into());
     }
     let device = &[Need::Root, Need::Mounts, Need::Fuse, Need::Loop, Need::Ext4][..];
@@ -447,18 +451,18 @@ fn a_recording_rebuilds_the_device(bench: &Bench) {
     let status = device.mark("f is safe").unwrap();
     assert!(status.bytes > 123 * 4096 && status.error.is_none());
     let attached: Vec<_> = Reader::open(&path).unwrap().map(Result::unwrap).collect();
-    assert_eq!(attached.last().unwrap().what, What::Mark { text: "f is safe".into() });
+    assert_eq!(attached.last().unwrap().what, EventKind::Mark { text: "f is safe".into() });
     let (mut open, mut written, mut flushed) = (HashMap::new(), 0, 0);
     for event in &attached {
         match &event.what {
-            What::Write { id, data, .. } => {
+            EventKind::Write { id, data, .. } => {
                 open.insert(*id, data.iter().filter(|b| **b == 0xa5).count() / 4096);
             }
-            What::Flush { id } => {
+            EventKind::Flush { id } => {
                 open.insert(*id, 0);
                 flushed = written;
             }
-            What::Complete { id, errno: 0 } => written += open.remove(id).unwrap_or(0),
+            EventKind::Complete { id, errno: 0 } => written += open.remove(id).unwrap_or(0),
             _ => {}
         }
     }
@@ -474,18 +478,18 @@ fn a_recording_rebuilds_the_device(bench: &Bench) {
     let (mut open, mut discards) = (std::collections::HashSet::new(), 0);
     for event in Reader::open(&path).unwrap() {
         let (id, offset, bytes) = match event.unwrap().what {
-            What::Write { id, offset, data, fua } => {
+            EventKind::Write { id, offset, data, fua } => {
                 assert!(!fua, "loop devices carry none");
                 image[offset as usize..][..data.len()].copy_from_slice(&data);
                 (id, offset, data.len() as u64)
             }
-            What::Discard { id, offset, length } | What::WriteZeroes { id, offset, length } => {
+            EventKind::Discard { id, offset, length } | EventKind::WriteZeroes { id, offset, length } => {
                 image[offset as usize..][..length as usize].fill(0);
                 discards += 1;
                 (id, offset, length)
             }
-            What::Flush { id } => (id, 0, 0),
-            What::Complete { id, errno } => {
+            EventKind::Flush { id } => (id, 0, 0),
+            EventKind::Complete { id, errno } => {
                 assert!(errno == 0 && open.remove(&id));
                 continue;
             }
@@ -496,4 +500,113 @@ fn a_recording_rebuilds_the_device(bench: &Bench) {
     assert!(open.is_empty() && discards > 0 && image == now.get());
     let again = blockdev::attach(&bench.home(), &options, &Launcher::this_program().unwrap());
     assert!(again.unwrap_err().to_string().contains("record: File exists"));
+}
+
+/// Names in sysfs of the partitions of `device`.
+fn partitions(device: &Utf8Path) -> Vec<String> {
+    let name = device.file_name().unwrap();
+    let entries = std::fs::read_dir(format!("/sys/block/{name}")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|entry| entry.starts_with(name)).collect()
+}
+
+/// A DOS partition table with one partition of Linux: blocks 256 to 1279.
+fn partition_table() -> Aligned {
+    let mut table = Aligned::new(4096);
+    let entry = &mut table.get()[446..];
+    entry[4] = 0x83;
+    entry[8..12].copy_from_slice(&256u32.to_le_bytes());
+    entry[12..16].copy_from_slice(&1024u32.to_le_bytes());
+    table.get()[510..512].copy_from_slice(&[0x55, 0xaa]);
+    table
+}
+
+/// The next user of the loop device would find partitions of a disk that is gone.
+fn partitions_go_with_the_device(bench: &Bench) {
+    let partitioned = || {
+        let device = bench.attach(&AttachOptions::new("a", "ideal", 64 * MIB));
+        assert_eq!(partitions(device.device()), Vec::<String>::new());
+        direct(device.device()).write_all_at(partition_table().get(), 0).unwrap();
+        must("partx", &["--add", device.device().as_str()]);
+        assert_eq!(partitions(device.device()).len(), 1);
+        device
+    };
+    let at = bench.mount_point();
+    let mut device = partitioned();
+    let first = format!("/dev/{}", partitions(device.device())[0]);
+    must("mkfs.ext4", &["-q", &first]);
+    must("mount", &[&first, at.as_str()]);
+    assert!(matches!(blockdev::detach(&bench.home(), "a", false), Err(SsdError::Busy { .. })));
+    assert_eq!(umount(&at), 0);
+    device.detach().unwrap();
+    assert_eq!(partitions(device.device()), Vec::<String>::new(), "detached");
+    let state = partitioned().keep().unwrap();
+    blockdev::detach(&bench.home(), "a", true).unwrap();
+    assert_eq!(partitions(&state.device), Vec::<String>::new(), "detached by force");
+    // one that is in use stays for its user, and goes before the loop device has another disk
+    let state = partitioned().keep().unwrap();
+    let user = File::open(format!("/dev/{}", partitions(&state.device)[0])).unwrap();
+    blockdev::detach(&bench.home(), "a", true).unwrap();
+    drop(user);
+    partitioned().detach().unwrap();
+}
+
+/// Has a thread of the daemon panic when the test makes a file for it.
+fn panic_on_demand(config: &Utf8Path) {
+    let demand = config.with_file_name("panic");
+    std::thread::spawn(move || {
+        while !demand.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("planted");
+    });
+}
+
+/// A thread that is gone would leave its requests unanswered for ever.
+fn a_panic_ends_the_daemon(bench: &Bench) {
+    let device = bench.attach(&AttachOptions::new("a", "ideal", 16 * MIB));
+    let (daemon, path) = (device.state().daemon, device.device().to_owned());
+    let dir = bench.home().join("ssd/a");
+    std::fs::write(dir.join("panic"), "").unwrap();
+    let host = host::Host::system();
+    assert!(host::wait::wait_until(DEADLINE, || !daemon.is_alive(&host)));
+    let log = std::fs::read_to_string(dir.join("daemon.log")).unwrap();
+    assert!(log.contains("devices.rs") && log.contains("planted; the daemon ends"), "{log}");
+    assert!(direct(&path).read_exact_at(Aligned::new(4096).get(), 0).is_err());
+    std::fs::remove_file(dir.join("panic")).unwrap();
+    let mut device = device;
+    device.detach().unwrap();
+}
+
+/// From the beginning, then as it is told later on.
+fn requests_fail_when_they_are_told_to(bench: &Bench) {
+    let fault = |text: &str| text.parse::<ssd::Fault>().unwrap();
+    let mut options = AttachOptions::new("a", "980pro", 16 * MIB);
+    options.faults = vec![fault("write:2"), fault("write@512+")];
+    let mut device = bench.attach(&options);
+    let file = direct(device.device());
+    let error = |done: std::io::Result<()>| done.err().and_then(|error| error.raw_os_error());
+    let write = |lba: u64, with: u8| error(file.write_all_at(Aligned::filled(4096, with).get(), lba * 4096));
+    let read = |lba: u64| {
+        let mut buffer = Aligned::new(4096);
+        let done = error(file.read_exact_at(buffer.get(), lba * 4096));
+        (buffer.get()[0], done)
+    };
+    assert_eq!([1, 2, 3].map(|with| write(10, with)), [None, Some(libc::EIO), None]);
+    assert_eq!([write(512, 1), write(512, 1), write(513, 1)], [Some(libc::EIO), Some(libc::EIO), None]);
+    assert_eq!(read(10), (3, None));
+    assert_eq!(error(file.sync_all()), None);
+    device.fail(&[fault("flush:1"), fault("read@11")]).unwrap();
+    // at least one of many small writes is in the cache when the flush comes
+    assert!((0..500).all(|lba| write(lba, 4).is_none()));
+    assert_eq!([error(file.sync_all()), error(file.sync_all())], [Some(libc::EIO), None]);
+    assert_eq!([read(11).1, read(11).1], [Some(libc::EIO), None]);
+    let found: Vec<u8> = (0..500).map(|lba| read(lba).0).collect();
+    let lost = found.iter().filter(|byte| **byte != 4).count() as u64;
+    assert!(found.iter().enumerate().all(|(lba, byte)| *byte == 4 || *byte == if lba == 10 { 3 } else { 0 }));
+    let counters = device.stats().unwrap().counters;
+    assert_eq!((counters["failed_requests"], counters["lost_blocks"]), (2 + 1 + 1 + 1, lost));
+    assert!(lost > 0);
+    drop(file);
+    device.detach().unwrap();
 }

@@ -9,6 +9,9 @@ const GRAIN: usize = 512;
 /// Above so many bytes a block is whole: small files take little, and larger ones what is ready.
 const PART_MAX: usize = BLOCK / 8;
 
+/// Largest size of a file in bytes: the kernel's offsets are signed.
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
+
 /// A file's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
@@ -61,8 +64,11 @@ impl Contents {
     /// Writes; how many bytes, which are fewer when the space is full.
     ///
     /// # Errors
-    /// ENOSPC if there is space for none.
+    /// ENOSPC if there is space for none; EFBIG beyond what a file can have.
     pub fn write(&mut self, offset: u64, data: &[u8], space: &Space) -> Result<usize, i32> {
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > SIZE_MAX) {
+            return Err(libc::EFBIG);
+        }
         let mut done = 0;
         for (number, at, piece) in pieces(offset, data.len()) {
             let data = &data[piece.clone()];
@@ -119,6 +125,16 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_written_beyond_the_largest_size() {
+        let space = Space::new(1 << 20);
+        let mut contents = Contents::default();
+        for offset in [u64::MAX, u64::MAX - 1, SIZE_MAX, SIZE_MAX - 1] {
+            assert_eq!(contents.write(offset, b"ab", &space), Err(libc::EFBIG));
+        }
+        assert_eq!((contents.write(SIZE_MAX - 2, b"ab", &space), contents.size()), (Ok(2), SIZE_MAX));
+    }
 
     #[test]
     fn holes_read_as_zeros_and_what_was_cut_off_does_not_come_back() {

@@ -11,12 +11,15 @@
 //! | `tree` | inodes, and what is done to them |
 //! | `server` | the kernel's requests |
 //! | [`mod@mount`] | options, mounting, the daemon |
+//! | `fuzzing` | for fuzz targets: the kernel's requests without a kernel |
 //!
 //! It keeps no extended attributes (but is asked for them, as others are), punches no holes, does not whiteout, and all of
 //! it is gone with its process. One reader of a page that another process is just writing past the page cache, to a file
 //! which that one has made, may keep the page of before.
 
 mod contents;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod mount;
 mod names;
 mod server;

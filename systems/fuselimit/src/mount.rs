@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use fusewire::local::{self, Place, Probe, StartError};
+use fusewire::local::{self, MountPoint, Probe, StartError};
 use fusewire::wire::init_flag;
 use fusewire::{Session, Transport};
 use host::Host;
@@ -15,6 +15,8 @@ use signal_hook::iterator::Signals;
 
 use crate::server::Server;
 
+/// Its name for people, in the logs, and of its threads.
+const NAME: &str = "fuse-limit";
 /// The type that the table of mounts shows.
 pub const TYPE: &str = "fuse.fuse-limit";
 /// Bytes of files where the system does not say how much memory it has.
@@ -99,9 +101,9 @@ pub struct Mounted {
 pub fn mount(source: &Path, dir: &Path, options: &Options) -> Result<Mounted, String> {
     keep_heap();
     let dir = dir.canonicalize().map_err(|error| format!("{}: {error}", dir.display()))?;
-    let probe = Arc::new(Probe::new("fuse-limit"));
-    let place = Place {
-        name: "fuse-limit",
+    let probe = Arc::new(Probe::new(NAME));
+    let place = MountPoint {
+        name: NAME,
         source,
         dir: &dir,
         fs_type: TYPE,
@@ -135,7 +137,7 @@ impl Mounted {
             std::thread::spawn(move || {
                 for _ in signals.forever() {
                     if let Err(error) = fusewire::unmount(&dir) {
-                        eprintln!("fuse-limit: unmount {}: {error}", dir.display());
+                        daemon::log::error(format_args!("unmount {}: {error}", dir.display()));
                     }
                 }
             });
@@ -180,15 +182,23 @@ pub fn daemon_main(arguments: &[OsString]) -> ExitCode {
         let options = Options::parse(&options.to_string_lossy())?;
         mount_apart(Path::new(source), Path::new(dir), &options)
     };
-    let Some(mounted) = daemon::come_up(start) else { return ExitCode::FAILURE };
-    if mounted.serve().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let Some(mounted) = daemon::come_up(NAME, None, start) else { return ExitCode::FAILURE };
+    match mounted.serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            daemon::log::error(error);
+            ExitCode::FAILURE
+        }
+    }
 }
 
-/// As [`mount`], in a process that does nothing else: outside of its starter's memory cgroup, with its memory locked.
+/// As [`mount`], in a process that does nothing else, which a panic ends: outside of its starter's memory cgroup, with its
+/// memory locked.
 ///
 /// # Errors
 /// As of [`mount`].
 pub fn mount_apart(source: &Path, dir: &Path, options: &Options) -> Result<Mounted, String> {
+    daemon::log::begin(NAME, None).map_err(|error| error.to_string())?;
     let mut notes: Vec<String> = daemon::leave_cgroup(&Host::system()).err().into_iter().collect();
     if options.lock_memory {
         notes.extend(daemon::lock_memory().err());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fusewire::local::{self, Probe, TTL};
 use fusewire::wire::{Attr, Entry, Opened, Operation, Request, StatFs, open_flag};
-use fusewire::{Answered, Beat, FileSystem, Reply};
+use fusewire::{Answered, FileSystem, PreemptionTicker, Reply};
 
 use crate::names::{Names, PARENT, SELF, Target};
 use crate::tree::{INODE_BYTES, NAME_MAX, New, Result, Tree, UNIT};
@@ -13,7 +13,7 @@ use crate::tree::{INODE_BYTES, NAME_MAX, New, Result, Tree, UNIT};
 pub(crate) struct Server {
     tree: Tree,
     probe: Arc<Probe>,
-    beat: Beat,
+    beat: PreemptionTicker,
 }
 
 fn entry(attr: Attr) -> Entry {
@@ -43,7 +43,7 @@ impl Server {
     /// One that holds `most` bytes.
     pub fn new(most: u64, probe: Arc<Probe>) -> Server {
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-        Server { tree: Tree::new(most), probe, beat: Beat::new(cpus) }
+        Server { tree: Tree::new(most), probe, beat: PreemptionTicker::new(cpus) }
     }
 
     fn lookup(&self, parent: u64, name: &[u8], reply: Reply<'_>) -> Answered {
@@ -128,7 +128,7 @@ impl FileSystem for Server {
         let tree = &self.tree;
         match request.operation {
             Operation::Lookup { name } => self.lookup(ino, name, reply),
-            Operation::GetAttr => match tree.with(ino, |inode| inode.attr()) {
+            Operation::GetAttr { .. } => match tree.with(ino, |inode| inode.attr()) {
                 Ok(attr) => reply.attr(&attr, TTL),
                 Err(errno) => reply.error(errno),
             },

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ssd::{Nanos, Token};
 
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::Tid;
 use crate::handle::MAIN;
 use crate::journal::{Committing, Tx};
@@ -22,7 +22,7 @@ pub(crate) const SUPERBLOCK: u64 = 0;
 const WAKE_LOT: usize = 4;
 
 /// Sleeps until a commit is asked for.
-pub(crate) async fn await_request(me: &Me<'_>) {
+pub(crate) async fn await_request(me: &TaskHandle<'_>) {
     while me.with(|w| {
         let j = &w.journals[MAIN];
         j.requested < j.running.tid
@@ -33,9 +33,9 @@ pub(crate) async fn await_request(me: &Me<'_>) {
 }
 
 /// Takes the running transaction: locks it, waits for its handles, begins the next one.
-pub(crate) async fn lock(me: &Me<'_>) -> Tx {
+pub(crate) async fn lock(me: &TaskHandle<'_>) -> Tx {
     me.compute(me.with(|w| w.setup.costs.commit_start_ns)).await;
-    make_room(me).await;
+    free_log_space(me).await;
     me.was(Phase::Start);
     me.with(|w| w.journals[MAIN].running.locked = true);
     while me.with(|w| w.journals[MAIN].running.updates > 0) {
@@ -63,7 +63,7 @@ fn log_blocks(metas: usize) -> u32 {
 type Batch = Vec<(u64, u64)>;
 
 /// Lays the transaction out in the journal and enters it in the ledger.
-fn lay_out(me: &Me<'_>, tx: &mut Tx) -> Vec<Batch> {
+fn build_batches(me: &TaskHandle<'_>, tx: &mut Tx) -> Vec<Batch> {
     me.with(|w| {
         let blocks = log_blocks(tx.metas.len());
         let first = w.tokens(blocks).0;
@@ -88,7 +88,12 @@ fn lay_out(me: &Me<'_>, tx: &mut Tx) -> Vec<Batch> {
 }
 
 /// Requests for consecutive blocks with consecutive contents.
-fn requests(me: &Me<'_>, blocks: &[(u64, u64)], stream: Option<u32>, group: &Rc<Group>) -> Vec<Request> {
+fn requests(
+    me: &TaskHandle<'_>,
+    blocks: &[(u64, u64)],
+    stream: Option<u32>,
+    group: &Rc<Group>,
+) -> Vec<Request> {
     let mut out: Vec<Request> = Vec::new();
     for (i, (lba, token)) in blocks.iter().enumerate() {
         // The descriptor is a request of its own; it merges in the plug list, if that is not sent before.
@@ -107,8 +112,8 @@ fn requests(me: &Me<'_>, blocks: &[(u64, u64)], stream: Option<u32>, group: &Rc<
 }
 
 /// Writes descriptors and metadata (JD); the group of their completion. With `stream` each batch is an epoch.
-pub(crate) async fn write_log(me: &Me<'_>, tx: &mut Tx, order: Order) -> Rc<Group> {
-    let batches = lay_out(me, tx);
+pub(crate) async fn write_log(me: &TaskHandle<'_>, tx: &mut Tx, order: Order) -> Rc<Group> {
+    let batches = build_batches(me, tx);
     let group = Rc::new(Group::default());
     let cost = me.with(|w| w.setup.costs.log_block_ns);
     me.compute(me.with(|w| w.setup.costs.inode_ns) * tx.data_groups.len() as u64).await;
@@ -129,7 +134,7 @@ pub(crate) async fn write_log(me: &Me<'_>, tx: &mut Tx, order: Order) -> Rc<Grou
 }
 
 /// The blocks of batch `i` are in flight from now on: who wants to change one waits. (Before, it would be copied.)
-fn shade(me: &Me<'_>, tx: &Tx, i: usize) {
+fn shade(me: &TaskHandle<'_>, tx: &Tx, i: usize) {
     let per_batch = TAGS_PER_DESCRIPTOR as usize;
     me.with(|w| {
         for m in tx.metas.iter().skip(i * per_batch).take(per_batch) {
@@ -139,7 +144,7 @@ fn shade(me: &Me<'_>, tx: &Tx, i: usize) {
 }
 
 /// The first commit after a mount: the thread sleeps for the journal's block map, so the descriptor goes alone.
-async fn send_in_two(me: &Me<'_>, first: Vec<Request>, rest: Vec<Request>, barrier: bool) {
+async fn send_in_two(me: &TaskHandle<'_>, first: Vec<Request>, rest: Vec<Request>, barrier: bool) {
     me.send(first, false).await;
     me.sleep(me.with(|w| w.setup.costs.cold_map_ns)).await;
     me.send(rest, barrier).await;
@@ -153,7 +158,7 @@ pub(crate) struct Order {
 }
 
 /// The request of the commit record (JC).
-pub(crate) fn record(me: &Me<'_>, tx: &Tx, fua: bool, order: Order) -> Request {
+pub(crate) fn record(me: &TaskHandle<'_>, tx: &Tx, fua: bool, order: Order) -> Request {
     let (lba, token) = me.with(|w| {
         let lba = w.journals[MAIN].take(1)[0].0;
         let token = w.tokens(1);
@@ -164,7 +169,7 @@ pub(crate) fn record(me: &Me<'_>, tx: &Tx, fua: bool, order: Order) -> Request {
 }
 
 /// JD has been transferred: its blocks may change again.
-pub(crate) fn release_shadows(me: &Me<'_>, tx: &Tx) {
+pub(crate) fn release_shadows(me: &TaskHandle<'_>, tx: &Tx) {
     me.with(|w| {
         for m in &tx.metas {
             let meta = &mut w.files.metas[*m as usize];
@@ -178,7 +183,7 @@ pub(crate) fn release_shadows(me: &Me<'_>, tx: &Tx) {
 }
 
 /// JC is on its way: whoever wants order alone may go on.
-pub(crate) fn mark_dispatched(me: &Me<'_>, tid: Tid) {
+pub(crate) fn mark_dispatched(me: &TaskHandle<'_>, tid: Tid) {
     me.with(|w| {
         let late = w.planted(Mutation::FbarrierWaits);
         let j = &mut w.journals[MAIN];
@@ -198,7 +203,7 @@ pub(crate) fn mark_dispatched(me: &Me<'_>, tid: Tid) {
 }
 
 /// The commit has come to its flush. Whether somebody waits for more than order of the transaction.
-pub(crate) fn begin_flush(me: &Me<'_>, tid: Tid) -> bool {
+pub(crate) fn begin_flush(me: &TaskHandle<'_>, tid: Tid) -> bool {
     me.with(|w| {
         let found = w.journals[MAIN].committing.iter_mut().find(|c| c.tid == tid);
         found.is_some_and(|c| {
@@ -210,7 +215,7 @@ pub(crate) fn begin_flush(me: &Me<'_>, tid: Tid) -> bool {
 
 /// Ends the commit: files its blocks for checkpoint, wakes who waits. All sleepers are woken one by one, also those
 /// that wait for the next transaction and go back to sleep (one wait queue, as in jbd2).
-pub(crate) async fn finish(me: &Me<'_>, tx: Tx, durable: bool) {
+pub(crate) async fn finish(me: &TaskHandle<'_>, tx: Tx, durable: bool) {
     let (costs, tid) = (me.with(|w| w.setup.costs), tx.tid);
     me.compute(costs.commit_end_ns + costs.file_block_ns * tx.metas.len() as u64).await;
     me.was(Phase::File);
@@ -240,7 +245,7 @@ pub(crate) async fn finish(me: &Me<'_>, tx: Tx, durable: bool) {
 
 /// Processor time to wake one task now: with all cores busy it is put in line, with all of them idle one must be ended
 /// its sleep; in between it is as likely as there are idle ones.
-fn waking(me: &Me<'_>) -> Nanos {
+fn waking(me: &TaskHandle<'_>) -> Nanos {
     me.with(|w| {
         let (costs, (used, cores)) = (w.setup.costs, w.cpu.used());
         (costs.waiter_ns * used + costs.waiter_idle_ns * (cores - used)) / cores
@@ -248,7 +253,7 @@ fn waking(me: &Me<'_>) -> Nanos {
 }
 
 /// Checkpoints when less than a quarter of the journal is free, or the running transaction would not fit.
-async fn make_room(me: &Me<'_>) {
+async fn free_log_space(me: &TaskHandle<'_>) {
     let (free, need, capacity) = me.with(|w| {
         let j = &w.journals[MAIN];
         (j.free(), log_blocks(j.running.metas.len()) * 2 + 8, j.capacity)
@@ -267,7 +272,7 @@ async fn make_room(me: &Me<'_>) {
 }
 
 /// Writes blocks `(place, content)` to where they belong, and waits for them.
-pub(crate) async fn write_homes(me: &Me<'_>, homes: &[(u64, u64)]) {
+pub(crate) async fn write_homes(me: &TaskHandle<'_>, homes: &[(u64, u64)]) {
     let group = Rc::new(Group::default());
     let writes = homes.iter().map(|(lba, token)| {
         Request::new(Verb::Write { fua: false }, me.id, *lba, 1, Token(*token)).waited(&group)
@@ -278,7 +283,7 @@ pub(crate) async fn write_homes(me: &Me<'_>, homes: &[(u64, u64)]) {
 }
 
 /// Home blocks to write for the transactions that are retired: those no later transaction has logged.
-fn homes(me: &Me<'_>, txs: &[Tx]) -> (Vec<(u64, u64)>, Tid) {
+fn homes(me: &TaskHandle<'_>, txs: &[Tx]) -> (Vec<(u64, u64)>, Tid) {
     me.with(|w| {
         let mut homes = Vec::new();
         let mut relies_on: Tid = 0;
@@ -301,7 +306,7 @@ fn homes(me: &Me<'_>, txs: &[Tx]) -> (Vec<(u64, u64)>, Tid) {
 ///
 /// The home writes are untagged, so nothing orders them behind their commit records: commits that nobody wanted
 /// durable are flushed first. A flush then covers the home writes and all that the tail relies on.
-pub(crate) async fn checkpoint(me: &Me<'_>) {
+pub(crate) async fn checkpoint(me: &TaskHandle<'_>) {
     let (txs, durable, protocol, stream) = me.with(|w| {
         let j = &mut w.journals[MAIN];
         let half = j.committed_txs.len().div_ceil(2);

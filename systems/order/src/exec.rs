@@ -38,12 +38,12 @@ impl<'p> Machine<'p> {
         name: &'static str,
         pid: u32,
         kernel: bool,
-        body: impl FnOnce(Me<'p>) -> F,
+        body: impl FnOnce(TaskHandle<'p>) -> F,
     ) where
         F: Future<Output = ()> + 'p,
     {
         let id = self.with(|w| w.add_task(name, pid, kernel));
-        let job = Box::pin(body(Me { machine: self.clone(), id }));
+        let job = Box::pin(body(TaskHandle { machine: self.clone(), id }));
         self.started.borrow_mut().push((id, job));
         self.with(|w| w.ready.push_back(id));
     }
@@ -97,7 +97,7 @@ impl<'p> Machine<'p> {
 
 /// Registers the task somewhere at its first poll; whoever wakes it makes it ready.
 struct Park<'a, 'p, F> {
-    me: &'a Me<'p>,
+    me: &'a TaskHandle<'p>,
     register: Option<F>,
 }
 
@@ -118,12 +118,12 @@ impl<F: FnOnce(&mut World, TaskId) + Unpin> Future for Park<'_, '_, F> {
 
 /// A task's handle on the world.
 #[derive(Clone)]
-pub(crate) struct Me<'p> {
+pub(crate) struct TaskHandle<'p> {
     machine: Rc<Machine<'p>>,
     pub(crate) id: TaskId,
 }
 
-impl Me<'_> {
+impl TaskHandle<'_> {
     /// Looks at or changes the world. Not across an await.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut World) -> R) -> R {
         self.machine.with(f)

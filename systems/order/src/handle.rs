@@ -1,6 +1,6 @@
 //! Handles: how an operation's metadata gets into the running transaction, and how a caller waits for a commit.
 
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::{FileId, MetaId, Tid};
 use crate::setup::Protocol;
 
@@ -8,7 +8,7 @@ use crate::setup::Protocol;
 pub(crate) const MAIN: usize = 0;
 
 /// Begins a handle: waits while the running transaction is being locked.
-pub(crate) async fn begin(me: &Me<'_>) {
+pub(crate) async fn begin(me: &TaskHandle<'_>) {
     loop {
         let locked = me.with(|w| {
             let j = &mut w.journals[MAIN];
@@ -25,7 +25,7 @@ pub(crate) async fn begin(me: &Me<'_>) {
 }
 
 /// Gets write access to the blocks, waiting for those whose log write is in flight; the transaction's tid.
-pub(crate) async fn access(me: &Me<'_>, metas: &[MetaId]) -> Tid {
+pub(crate) async fn access(me: &TaskHandle<'_>, metas: &[MetaId]) -> Tid {
     let mut tid = 0;
     for meta in metas {
         let meta = *meta;
@@ -38,7 +38,7 @@ pub(crate) async fn access(me: &Me<'_>, metas: &[MetaId]) -> Tid {
 }
 
 /// Ends a handle.
-pub(crate) fn end(me: &Me<'_>) {
+pub(crate) fn end(me: &TaskHandle<'_>) {
     me.with(|w| {
         let j = &mut w.journals[MAIN];
         j.running.updates -= 1;
@@ -51,7 +51,7 @@ pub(crate) fn end(me: &Me<'_>) {
 }
 
 /// One operation's metadata changes, as a handle of their own. `data` says that fdatasync needs them.
-pub(crate) async fn change(me: &Me<'_>, file: FileId, metas: Vec<MetaId>, data: bool) {
+pub(crate) async fn change(me: &TaskHandle<'_>, file: FileId, metas: Vec<MetaId>, data: bool) {
     let (cost, protocol) = me.with(|w| (w.setup.costs.handle_ns, w.setup.protocol));
     if protocol == Protocol::Mqfs {
         me.compute(cost).await;
@@ -79,7 +79,7 @@ pub(crate) async fn change(me: &Me<'_>, file: FileId, metas: Vec<MetaId>, data: 
 
 /// Asks the journal thread for the commit of `tid`. True if its flush comes too late for data that is written already:
 /// the caller must flush by itself afterwards.
-pub(crate) fn request(me: &Me<'_>, tid: Tid, durable: bool) -> bool {
+pub(crate) fn request(me: &TaskHandle<'_>, tid: Tid, durable: bool) -> bool {
     me.with(|w| {
         let j = &mut w.journals[MAIN];
         j.requested = j.requested.max(tid);
@@ -100,14 +100,14 @@ pub(crate) fn request(me: &Me<'_>, tid: Tid, durable: bool) -> bool {
 }
 
 /// Waits until the commit of `tid` has ended.
-pub(crate) async fn ended(me: &Me<'_>, tid: Tid) {
+pub(crate) async fn ended(me: &TaskHandle<'_>, tid: Tid) {
     while me.with(|w| w.journals[MAIN].committed < tid) {
         me.park(move |w, id| w.journals[MAIN].ended_waiters.push((tid, id))).await;
     }
 }
 
 /// Waits until the commit record of `tid` has been dispatched.
-pub(crate) async fn dispatched(me: &Me<'_>, tid: Tid) {
+pub(crate) async fn dispatched(me: &TaskHandle<'_>, tid: Tid) {
     while me.with(|w| w.journals[MAIN].dispatched < tid) {
         me.park(move |w, id| w.journals[MAIN].dispatched_waiters.push((tid, id))).await;
     }

@@ -2,7 +2,7 @@
 
 use ssd::{Nanos, Token};
 
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::FileId;
 use crate::handle;
 use crate::mutation::Mutation;
@@ -99,7 +99,7 @@ impl<F: FnMut(View) -> Op> Program for F {
 }
 
 /// A task's life.
-pub(crate) async fn run(me: Me<'_>, mut program: Box<dyn Program + '_>, tally: Rc<RefCell<Tally>>) {
+pub(crate) async fn run(me: TaskHandle<'_>, mut program: Box<dyn Program + '_>, tally: Rc<RefCell<Tally>>) {
     let mut view = View { now: me.now(), took: 0 };
     loop {
         let op = program.next(view);
@@ -117,7 +117,7 @@ pub(crate) async fn run(me: Me<'_>, mut program: Box<dyn Program + '_>, tally: R
     exit(&me).await;
 }
 
-async fn step(me: &Me<'_>, op: Op) {
+async fn step(me: &TaskHandle<'_>, op: Op) {
     match op {
         Op::Compute(ns) => me.compute(ns).await,
         Op::Sleep(ns) => me.sleep(ns).await,
@@ -145,7 +145,7 @@ async fn step(me: &Me<'_>, op: Op) {
     }
 }
 
-async fn write(me: &Me<'_>, file: FileId, page: u32, pages: u32) {
+async fn write(me: &TaskHandle<'_>, file: FileId, page: u32, pages: u32) {
     let (changed, inode) = me.with(|w| {
         let (now, tick) = (w.now, w.setup.costs.tick_ns);
         let f = w.files.file(file);
@@ -166,7 +166,7 @@ async fn write(me: &Me<'_>, file: FileId, page: u32, pages: u32) {
     }
 }
 
-async fn create(me: &Me<'_>, file: FileId) {
+async fn create(me: &TaskHandle<'_>, file: FileId) {
     let metas = me.with(|w| {
         let f = w.files.file(file);
         (!std::mem::replace(&mut f.exists, true)).then(|| w.files.of_name(file, false))
@@ -175,7 +175,7 @@ async fn create(me: &Me<'_>, file: FileId) {
     change_name(me, file, metas).await;
 }
 
-async fn delete(me: &Me<'_>, file: FileId) {
+async fn delete(me: &TaskHandle<'_>, file: FileId) {
     let there = me.with(|w| w.files.file(file).exists);
     if !there {
         return;
@@ -193,7 +193,7 @@ async fn delete(me: &Me<'_>, file: FileId) {
     change_name(me, file, metas).await;
 }
 
-async fn rename(me: &Me<'_>, file: FileId) {
+async fn rename(me: &TaskHandle<'_>, file: FileId) {
     if me.with(|w| w.files.file(file).exists) {
         let metas = me.with(|w| w.files.of_rename(file));
         change_name(me, file, metas).await;
@@ -201,7 +201,7 @@ async fn rename(me: &Me<'_>, file: FileId) {
 }
 
 /// A change that the file and its directory have in common.
-async fn change_name(me: &Me<'_>, file: FileId, metas: Vec<u32>) {
+async fn change_name(me: &TaskHandle<'_>, file: FileId, metas: Vec<u32>) {
     handle::change(me, file, metas.clone(), true).await;
     me.with(|w| {
         let f = w.files.file(file);
@@ -215,7 +215,7 @@ async fn change_name(me: &Me<'_>, file: FileId, metas: Vec<u32>) {
     });
 }
 
-async fn read(me: &Me<'_>, file: FileId, page: u32, pages: u32) {
+async fn read(me: &TaskHandle<'_>, file: FileId, page: u32, pages: u32) {
     let group = Rc::default();
     let request = me.with(|w| {
         let f = w.files.file(file);
@@ -232,7 +232,7 @@ async fn read(me: &Me<'_>, file: FileId, page: u32, pages: u32) {
 }
 
 /// The thread exits: its last epoch may be open, and its stream must not stay with the device.
-async fn exit(me: &Me<'_>) {
+async fn exit(me: &TaskHandle<'_>) {
     let pid = me.pid();
     let leaves =
         me.with(|w| w.setup.protocol != Protocol::OpExt4 || w.planted(Mutation::ExitLeavesEpochOpen));

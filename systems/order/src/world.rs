@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::ledger::{Ledger, Rule};
 use crate::mutation::Mutation;
 use crate::phases::Phases;
-use crate::queues::{Block, Shape, Who};
+use crate::queues::{Block, Shape, TaskLabel};
 use crate::request::Request;
 use crate::setup::{Protocol, Setup};
 use crate::sync::{Group, TaskId};
@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub(crate) files: Files,
     pub(crate) journals: Vec<Journal>,
     pub(crate) ledger: Ledger,
-    pub(crate) who: Vec<Who>,
+    pub(crate) who: Vec<TaskLabel>,
     kernel: Vec<bool>,
     /// Per task: writes that its exit waits for.
     pub(crate) outstanding: Vec<Vec<Rc<Group>>>,
@@ -107,7 +107,7 @@ impl World {
             files: Files::new(setup.layout),
             journals,
             ledger: Ledger::new(rule, setup.chained),
-            who: vec![Who { name: "kworker", pid: WORKER_PID, core: 0 }],
+            who: vec![TaskLabel { name: "kworker", pid: WORKER_PID, core: 0 }],
             kernel: vec![true],
             outstanding: vec![Vec::new()],
             done: Vec::new(),
@@ -127,20 +127,20 @@ impl World {
     pub(crate) fn add_task(&mut self, name: &'static str, pid: u32, kernel: bool) -> TaskId {
         let task = self.who.len() as TaskId;
         let core = (task % u32::from(self.setup.cores.max(1))) as u16;
-        self.who.push(Who { name, pid, core });
+        self.who.push(TaskLabel { name, pid, core });
         self.kernel.push(kernel);
         self.outstanding.push(Vec::new());
         task
     }
 
-    fn at(&mut self, time: Nanos, timer: Timer) {
+    fn schedule(&mut self, time: Nanos, timer: Timer) {
         self.number += 1;
         self.timers.push(Reverse((time, self.number, timer)));
     }
 
     /// The task goes on at `time`.
     pub(crate) fn wake_at(&mut self, time: Nanos, task: TaskId) {
-        self.at(time, Timer::Wake(task));
+        self.schedule(time, Timer::Wake(task));
     }
 
     /// The task goes on after the delay of a wake-up.
@@ -191,7 +191,7 @@ impl World {
             self.wake_all(group.done());
         }
         for queue in std::mem::take(&mut self.block.retry) {
-            self.at(self.now + self.setup.limits.requeue_ns, Timer::Queue(queue));
+            self.schedule(self.now + self.setup.limits.requeue_ns, Timer::Queue(queue));
         }
     }
 

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -11,13 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use prefetch_os::{areas, sys};
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::page::StatisticsPage;
 use crate::service::Service;
 use crate::source::Source;
 use crate::target::{Target, TargetError};
-use crate::worker::Workers;
 
 pub use crate::settings::{DaemonError, Outcome, Settings, Signals};
 
@@ -41,19 +38,16 @@ pub fn run(settings: Settings, signals: &Signals) -> Result<Outcome, DaemonError
             StatisticsPage::create(&directory, settings.mode, &target.name(), sys::now_ns())
         })
         .map_err(DaemonError::Directory)?;
-    let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-    let bell = eventfd(0, flags).map_err(std::io::Error::from)?;
-    let workers = Workers::start(bell.try_clone()?)?;
     // Only for as long as it is needed: an open file of the instance would keep it from being removed.
     let threads = matches!(target, Target::Command(_)).then(|| source.threads()).transpose()?;
-    let mut service = Service::new(source, workers, page, &settings);
+    let mut service = Service::new(source, page, &settings);
     // Those that were made while tracing was set up.
     service.add_threads(&target.threads());
     let mut child = match (&target, threads) {
         (Target::Command(words), Some(threads)) => Some(start(words, threads)?),
         _ => None,
     };
-    let status = follow(&mut service, &target, &mut child, &bell, signals)?;
+    let status = follow(&mut service, &target, &mut child, signals)?;
     service.turn()?;
     service.report();
     Ok(Outcome { status, ..service.outcome() })
@@ -90,7 +84,6 @@ fn follow(
     service: &mut Service,
     target: &Target,
     child: &mut Option<Child>,
-    bell: &impl AsFd,
     signals: &Signals,
 ) -> Result<Option<ExitStatus>, DaemonError> {
     // Turns are as short as the usual slack of timers. Only now: the program would have inherited it.
@@ -117,9 +110,9 @@ fn follow(
             return Ok(None);
         }
         if busy {
-            sys::sleep_ns(service.until_turn_ns(service.pause_ns()));
+            sys::sleep_ns(service.pause_ns());
         } else {
-            service.wait(bell.as_fd(), Duration::from_nanos(service.until_turn_ns(period)))?;
+            service.wait(Duration::from_nanos(period))?;
         }
     }
 }

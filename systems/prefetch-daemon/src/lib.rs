@@ -18,7 +18,6 @@
 //! | [`table`] | the files that are followed: streams, limits, whether one is worth its events, letting go |
 //! | [`touch`] | what a fault-around window says about the pages that were touched |
 //! | [`service`] | from events to requests, and what is looked at from time to time |
-//! | [`worker`] | the threads that ask the kernel |
 //! | [`page`] | the statistics, as the library's |
 //!
 //! `moment`, `assemble`, `candidates`, `touch` and `table` are pure: they are tested with made-up events.
@@ -35,7 +34,6 @@ pub mod source;
 pub mod table;
 pub mod target;
 pub mod touch;
-pub mod worker;
 
 pub use daemon::run;
 pub use settings::{DaemonError, Outcome, Settings, Signals};

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prefetch::{FileState, Mode};
+use prefetch::{Counters, Effect, Mode};
 use prefetch_os::area::{Area, BYTES, Head, MAGIC, RECORDS};
 use prefetch_os::areas;
 
@@ -57,9 +57,10 @@ impl StatisticsPage {
         record
     }
 
-    /// Sets what is known of a file.
-    pub fn set_file(&self, record: usize, state: &FileState) {
-        self.area().set_file(record, state.size, &state.counters, state.reason, state.latest());
+    /// Sets what is known of a file: its size, counters and latest decision.
+    pub fn set_file(&self, record: usize, size: u64, counters: &Counters, effect: &Effect) {
+        self.area().set_decision(record, size, effect.reason, effect.order);
+        self.area().set_counters(record, counters);
     }
 
     /// Writes all words.
@@ -83,9 +84,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut page = StatisticsPage::create(directory.path(), Mode::Predict, "daemon: test", 5).unwrap();
         let record = page.begin_file(Key { dev: 1, inode: 2 }, Path::new("/data/x"));
-        let mut state = FileState::new(1 << 20);
-        state.counters.useful = 4096;
-        page.set_file(record, &state);
+        let counters = Counters { useful: 4096, ..Counters::default() };
+        page.set_file(record, 1 << 20, &counters, &Effect::default());
         page.area().set_head(Head::Lost, 3);
         page.save().unwrap();
         let found = areas::of(&[directory.path()], std::process::id()).unwrap();

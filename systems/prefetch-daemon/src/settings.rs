@@ -19,7 +19,7 @@ pub struct Settings {
     pub target: Target,
     /// What the policy does at all.
     pub mode: Mode,
-    /// The most that may be prefetched and unread, MiB.
+    /// The largest file that is fetched for reads without order, MiB.
     pub budget_mib: Option<u64>,
     /// Where statistics are kept; [`prefetch_os::areas::directory`] when `None`.
     pub directory: Option<PathBuf>,

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -125,13 +124,9 @@ impl Source {
     ///
     /// # Errors
     /// What poll(2) says; a signal is no error.
-    pub fn wait(&self, others: &[BorrowedFd<'_>], timeout: Duration) -> std::io::Result<()> {
-        let mut waits: Vec<PollFd<'_>> = self
-            .rings
-            .descriptors()
-            .chain(others.iter().copied())
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
+    pub fn wait(&self, timeout: Duration) -> std::io::Result<()> {
+        let mut waits: Vec<PollFd<'_>> =
+            self.rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout = Timespec::try_from(timeout).map_err(std::io::Error::other)?;
         match poll(&mut waits, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

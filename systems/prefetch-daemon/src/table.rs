@@ -1,7 +1,7 @@
 //! The files that are followed: their streams, bounded in number, let go when there is nothing to gain. Pure: what
 //! stands for the open file is the caller's.
 
-use prefetch::{Budget, Device, Mode, Request};
+use prefetch::{Device, Mode, Pages};
 use prefetch_os::area::DEVICES;
 
 use crate::assemble::Access;
@@ -45,8 +45,8 @@ pub struct Table<H> {
     pub devices: [Device; DEVICES],
     /// Their numbers (`st_dev`), 0 is free.
     pub numbers: [u64; DEVICES],
-    /// What may be prefetched and unread.
-    pub budget: Budget,
+    /// Larger files are not fetched, bytes.
+    pub budget: u64,
     mode: Mode,
     generation: u64,
     has_quiet: bool,
@@ -59,7 +59,7 @@ impl<H> Table<H> {
             files: (0..FILES_MAX).map(|_| None).collect(),
             devices: [const { Device::new() }; DEVICES],
             numbers: [0; DEVICES],
-            budget: Budget::new(),
+            budget: u64::MAX,
             mode,
             generation: 0,
             has_quiet: false,
@@ -107,9 +107,7 @@ impl<H> Table<H> {
     }
 
     fn take(&mut self, at: usize) -> Option<Followed<H>> {
-        let mut file = self.files.get_mut(at)?.take()?;
-        file.state.close(&self.devices[file.device], &self.budget);
-        Some(file)
+        self.files.get_mut(at)?.take()
     }
 
     /// Whether a file is followed.
@@ -119,11 +117,9 @@ impl<H> Table<H> {
     }
 
     /// The file of a ticket, if it is still followed.
-    pub fn get(&mut self, ticket: Ticket) -> Option<(&mut Followed<H>, &Device, &Budget)> {
+    pub fn get(&mut self, ticket: Ticket) -> Option<&mut Followed<H>> {
         let file = self.files.get_mut(ticket.at)?.as_mut()?;
-        (file.generation == ticket.generation).then_some(())?;
-        let device = self.devices.get(file.device)?;
-        Some((file, device, &self.budget))
+        (file.generation == ticket.generation).then_some(file)
     }
 
     /// How many files are followed.
@@ -142,40 +138,15 @@ impl<H> Table<H> {
         all.filter_map(|(at, file)| Some(Ticket { at, generation: file.as_ref()?.generation })).collect()
     }
 
-    /// Tells the core of an access. The file's ticket when there is something to claim.
-    pub fn access(&mut self, access: &Access) -> Option<Ticket> {
-        let ticket = self.find(access.key)?;
-        let mode = self.mode;
-        let (file, device, budget) = self.get(ticket)?;
-        let wake = file.on_access(access, device, budget, mode)?;
-        let quiet = file.worth.weigh(&file.state.counters, access.at_ns);
-        self.has_quiet |= quiet;
-        wake.then_some(ticket)
-    }
-
-    /// The next range to prefetch, asked for at `now_ns`; `None` also while all streams must wait for their turn.
-    pub fn claim(&mut self, ticket: Ticket, now_ns: u64) -> Option<Request> {
-        let (file, device, budget) = self.get(ticket)?;
-        let request = file.state.claim_at(now_ns, device, budget)?;
-        file.touches.issued(request);
-        Some(request)
-    }
-
-    /// When the first stream of a file that wants something has its turn, ns; `None` without one.
-    pub fn next_claim_ns(&mut self, ticket: Ticket) -> Option<u64> {
-        let (file, device, _) = self.get(ticket)?;
-        file.state.next_claim_ns(device)
-    }
-
-    /// The next step of fetching the whole file; none while one is under way.
-    pub fn claim_fetch(&mut self, ticket: Ticket, now_ns: u64) -> Option<Request> {
-        let (file, device, budget) = self.get(ticket)?;
-        if file.fetching {
-            return None;
+    /// Tells the core of an access; `pages` makes what it asks the kernel by, from a file's handle and size.
+    pub fn access<P: Pages>(&mut self, access: &Access, pages: impl FnOnce(&H, u64) -> P) {
+        let Some(ticket) = self.find(access.key) else { return };
+        let Some(file) = self.files.get_mut(ticket.at).and_then(Option::as_mut) else { return };
+        let Some(device) = self.devices.get(file.device) else { return };
+        let pages = pages(&file.handle, file.size);
+        if file.on_access(access, device, (self.mode, file.size <= self.budget), pages) {
+            self.has_quiet |= file.worth.weigh(&file.counters, access.at_ns);
         }
-        let request = file.state.claim_fetch(now_ns, device, budget)?;
-        file.fetching = true;
-        Some(request)
     }
 
     /// Lets go of one file.
@@ -197,7 +168,7 @@ impl<H> Table<H> {
             let Some(file) = self.files.get(at).and_then(Option::as_ref) else { continue };
             let why = if file.worth.is_quiet() {
                 LetGo::Quiet
-            } else if now_ns.saturating_sub(file.used_ns) > IDLE_NS && !file.fetching {
+            } else if now_ns.saturating_sub(file.used_ns) > IDLE_NS {
                 LetGo::Idle
             } else {
                 continue;

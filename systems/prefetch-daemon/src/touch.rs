@@ -4,7 +4,7 @@
 //! touched page is one that was prefetched, if there are such in the window, or else one that this thread has not
 //! touched before.
 
-use prefetch::{PAGE, Request};
+use prefetch::PAGE;
 
 /// Requests that are remembered for each file.
 const ISSUED: usize = 512;
@@ -31,8 +31,8 @@ impl Default for Touches {
 
 impl Touches {
     /// Notes what is asked of the kernel.
-    pub fn issued(&mut self, request: Request) {
-        let pages = (request.offset / PAGE, request.offset.saturating_add(request.len).div_ceil(PAGE));
+    pub fn issued(&mut self, offset: u64, len: u64) {
+        let pages = (offset / PAGE, offset.saturating_add(len).div_ceil(PAGE));
         if let Some(slot) = self.issued.get_mut(self.next) {
             *slot = pages;
         } else {
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn what_was_prefetched_of_a_window_was_touched() {
         let mut touches = Touches::default();
-        touches.issued(Request { offset: 20 * PAGE, len: PAGE });
-        touches.issued(Request { offset: 100 * PAGE, len: 40 * PAGE });
+        touches.issued(20 * PAGE, PAGE);
+        touches.issued(100 * PAGE, 40 * PAGE);
         assert_eq!(touches.window(1, (16, 32)), Some((20, 21)));
         assert_eq!(touches.window(1, (96, 112)), Some((100, 112)));
         assert_eq!(touches.window(1, (112, 128)), Some((112, 128)));
@@ -134,9 +134,9 @@ mod tests {
         let mut touches = Touches::default();
         touches.exact(1, (16, 17));
         assert_eq!(touches.again(1, (16, 32)), None);
-        touches.issued(Request { offset: 16 * PAGE, len: PAGE });
+        touches.issued(16 * PAGE, PAGE);
         assert_eq!(touches.again(1, (16, 32)), None);
-        touches.issued(Request { offset: 16 * PAGE, len: 8 * PAGE });
+        touches.issued(16 * PAGE, 8 * PAGE);
         assert_eq!(touches.again(1, (16, 32)), Some((16, 24)));
         assert_eq!(touches.again(1, (16, 32)), None);
     }
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn old_requests_and_threads_are_forgotten() {
         let mut touches = Touches::default();
-        touches.issued(Request { offset: 0, len: PAGE });
+        touches.issued(0, PAGE);
         for page in 1..=ISSUED as u64 {
-            touches.issued(Request { offset: page * 100 * PAGE, len: PAGE });
+            touches.issued(page * 100 * PAGE, PAGE);
         }
         assert_eq!(touches.window(1, (0, 16)), Some((0, 16)));
         assert_eq!(touches.issued.len(), ISSUED);
@@ -160,7 +160,7 @@ mod tests {
             let mut touches = Touches::default();
             for (kind, start, len, tid) in events {
                 match kind {
-                    0 => touches.issued(Request { offset: start * PAGE, len: len * PAGE }),
+                    0 => touches.issued(start * PAGE, len * PAGE),
                     1 => touches.exact(tid, (start, start + len)),
                     _ => if let Some((from, to)) = touches.window(tid, (start, start + len)) {
                         proptest::prop_assert!(start <= from && from < to && to <= start + len);

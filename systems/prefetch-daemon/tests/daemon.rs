@@ -12,8 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use camino::Utf8Path;
-use prefetch::Mode;
-use prefetch::course::Shape;
+use prefetch::{Mode, Shape};
 use prefetch_daemon::{DaemonError, Outcome, Settings, Signals, Target};
 use prefetch_os::area::FileSeen;
 use prefetch_os::areas::{self, Found};

@@ -5,14 +5,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prefetch::course::Shape;
-use prefetch::device::Device;
-use prefetch::file::Counters;
-use prefetch::reason::Reason;
-use prefetch::tuning::Mode;
+use prefetch::{Counters, Device, Mode, Reason, Shape};
 
 /// First word: `LLPF` and the version of the layout.
-pub const MAGIC: u64 = 0x4c4c_5046_0000_0001;
+pub const MAGIC: u64 = 0x4c4c_5046_0000_0002;
 /// Words of the header.
 pub const HEADER_WORDS: usize = 128;
 /// Words of a file's record.
@@ -24,7 +20,7 @@ pub const BYTES: usize = (HEADER_WORDS + RECORDS * RECORD_WORDS) * 8;
 /// Devices that are told apart.
 pub const DEVICES: usize = 8;
 
-const DEVICE_WORDS: usize = 6;
+const DEVICE_WORDS: usize = 3;
 const DEVICE_AT: usize = 32;
 const NAME_AT: usize = 96;
 const NAME_WORDS: usize = 8;
@@ -42,19 +38,11 @@ pub enum Head {
     StartedNs,
     HookCalls,
     HookNs,
-    Opens,
-    Workers,
-    BudgetTotal,
-    BudgetOutstanding,
     Walked,
     WalkUsed,
     WalkBytes,
-    Sleeps,
     Panics,
-    Off,
     Lost,
-    ThreadNs,
-    Resting,
 }
 
 /// Words of the counters within a record, after sequence, device, inode and size.
@@ -83,11 +71,14 @@ impl<'a> Area<'a> {
         self.set(head as usize, value);
     }
 
-    /// Adds to a word of the header.
-    pub fn add_head(&self, head: Head, value: u64) {
-        if let Some(word) = self.words.get(head as usize) {
-            word.fetch_add(value, Ordering::Relaxed);
-        }
+    /// Adds to a word of the header; what it was before.
+    pub fn add_head(&self, head: Head, value: u64) -> u64 {
+        self.add(head as usize, value)
+    }
+
+    /// What the word was before.
+    fn add(&self, at: usize, value: u64) -> u64 {
+        self.words.get(at).map_or(0, |word| word.fetch_add(value, Ordering::Relaxed))
     }
 
     /// Writes the program's name, cut to 64 bytes.
@@ -110,15 +101,7 @@ impl<'a> Area<'a> {
         if at >= DEVICES {
             return;
         }
-        let values = [
-            number,
-            device.latency_ns(),
-            device.delivery.highest(),
-            device.delivery.saturated(),
-            device.limits.readahead_bytes(),
-            device.streams(),
-        ];
-        for (word, value) in values.into_iter().enumerate() {
+        for (word, value) in [number, device.latency_ns(), device.rate()].into_iter().enumerate() {
             self.set(DEVICE_AT + at * DEVICE_WORDS + word, value);
         }
     }
@@ -142,44 +125,31 @@ impl<'a> Area<'a> {
         }
     }
 
-    /// Writes a file's counters and decision.
-    pub fn set_file(
-        &self,
-        at: usize,
-        size: u64,
-        counters: &Counters,
-        reason: Reason,
-        latest: (Shape, u64, bool),
-    ) {
-        let base = Area::record(at);
-        let (shape, depth, active) = latest;
+    /// Writes a file's size and the latest decision: shape and depth of the stream read last.
+    pub fn set_decision(&self, at: usize, size: u64, reason: Reason, (shape, depth): (Shape, u64)) {
         let (kind, stride) = match shape {
             Shape::Unknown => (0, 0),
             Shape::Forward => (1, 0),
             Shape::Backward => (2, 0),
             Shape::Stride(stride) => (3, stride as u64),
         };
+        let base = Area::record(at) + 3;
         for (word, value) in [size, reason as u64, kind, stride, depth].into_iter().enumerate() {
-            self.set(base + 3 + word, value);
+            self.set(base + word, value);
         }
-        let c = counters;
-        let values = [
-            c.reads,
-            c.bytes,
-            c.timed,
-            c.slow,
-            c.blocked_ns,
-            c.issued,
-            c.useful,
-            c.late,
-            c.wasted,
-            c.redundant,
-            c.evicted,
-            c.saved_ns,
-            u64::from(active),
-        ];
-        for (word, value) in values.into_iter().enumerate() {
-            self.set(base + COUNTERS_AT + word, value);
+    }
+
+    /// Writes a file's counters, which only one thread does.
+    pub fn set_counters(&self, at: usize, counters: &Counters) {
+        let base = Area::record(at) + COUNTERS_AT;
+        counters.words().into_iter().enumerate().for_each(|(word, value)| self.set(base + word, value));
+    }
+
+    /// Adds to a file's counters, whichever threads do so at a time.
+    pub fn add_counters(&self, at: usize, counters: &Counters) {
+        let base = Area::record(at) + COUNTERS_AT;
+        for (word, value) in counters.words().into_iter().enumerate().filter(|(_, value)| *value > 0) {
+            self.add(base + word, value);
         }
     }
 }
@@ -191,12 +161,8 @@ pub struct DeviceSeen {
     pub number: u64,
     /// Latency of a small read, ns.
     pub latency_ns: u64,
-    /// The highest rate seen, bytes/s.
-    pub bandwidth: u64,
-    /// The rate that more depth did not raise, bytes/s; 0 when never reached.
-    pub saturated: u64,
-    /// The kernel's read-ahead window, bytes.
-    pub readahead_bytes: u64,
+    /// What it is believed to deliver, bytes/s.
+    pub rate: u64,
 }
 
 /// One file of a snapshot.
@@ -229,18 +195,8 @@ pub struct Snapshot {
     pub hook_calls: u64,
     /// Estimated time in the hooks, ns.
     pub hook_ns: u64,
-    /// CPU time of the threads that follow the program, ns.
-    pub thread_ns: u64,
-    /// Times that the library turned itself off because it had cost more than it gave, and whether it is off now.
-    pub off: (u64, bool),
-    /// Worker threads started.
-    pub workers: u64,
-    /// Memory budget and what is outstanding of it, bytes.
-    pub budget: (u64, u64),
     /// Files fetched in directory order, and how many of them the program opened.
     pub walked: (u64, u64),
-    /// Times that watching was suspended because it cost more than it gave.
-    pub sleeps: u64,
     /// Panics caught; the first one ends prefetching in that process.
     pub panics: u64,
     /// Trace events that the daemon lost.
@@ -289,51 +245,35 @@ impl Snapshot {
             mode: Mode::from_number(head(Head::Mode)),
             hook_calls: head(Head::HookCalls),
             hook_ns: head(Head::HookNs),
-            thread_ns: head(Head::ThreadNs),
-            off: (head(Head::Off), head(Head::Resting) != 0),
-            workers: head(Head::Workers),
-            budget: (head(Head::BudgetTotal), head(Head::BudgetOutstanding)),
             walked: (head(Head::Walked), head(Head::WalkUsed)),
-            sleeps: head(Head::Sleeps),
             panics: head(Head::Panics),
             lost: head(Head::Lost),
             devices: devices
-                .map(|at| DeviceSeen {
-                    number: word(at),
-                    latency_ns: word(at + 1),
-                    bandwidth: word(at + 2),
-                    saturated: word(at + 3),
-                    readahead_bytes: word(at + 4),
-                })
+                .map(|at| DeviceSeen { number: word(at), latency_ns: word(at + 1), rate: word(at + 2) })
                 .collect(),
             files: files.into_iter().map(|(_, file)| file).collect(),
         })
     }
 
-    /// Bytes prefetched of which it is not known whether they were read: still ahead when it was last looked, or read
-    /// by calls that nobody looked at.
-    pub fn unknown(counters: &Counters) -> u64 {
-        let known = counters.useful.saturating_add(counters.wasted).saturating_add(counters.redundant);
-        counters.issued.saturating_sub(known)
+    /// Time that prefetching a file is likely to have saved (observing: would have saved), ns. Not every read of what was
+    /// prefetched would have waited: the kernel reads ahead by itself, and what is read again is there. So it is a latency for
+    /// as many of these reads as missed among those that nothing was prefetched for.
+    pub fn saved_ns(counters: &Counters, mode: Mode) -> u64 {
+        let Counters { reads, bytes, slow, late, useful, saved_ns, blocked_ns, .. } = *counters;
+        if mode == Mode::Observe {
+            return saved_ns.min(blocked_ns);
+        }
+        let covered = useful / bytes.checked_div(reads).unwrap_or(0).max(1);
+        let alone = reads.saturating_sub(covered).max(1);
+        let missed = slow.saturating_sub(late).min(alone);
+        (u128::from(saved_ns) * u128::from(missed) / u128::from(alone)) as u64
     }
 
-    /// The sums of all files.
+    /// The sums of all files; the time saved is what is likely.
     pub fn total(&self) -> Counters {
         let mut sum = Counters::default();
         for file in &self.files {
-            let c = &file.counters;
-            sum.reads += c.reads;
-            sum.bytes += c.bytes;
-            sum.timed += c.timed;
-            sum.slow += c.slow;
-            sum.blocked_ns += c.blocked_ns;
-            sum.issued += c.issued;
-            sum.useful += c.useful;
-            sum.late += c.late;
-            sum.wasted += c.wasted;
-            sum.redundant += c.redundant;
-            sum.evicted += c.evicted;
-            sum.saved_ns += c.saved_ns;
+            sum += Counters { saved_ns: Snapshot::saved_ns(&file.counters, self.mode), ..file.counters };
         }
         sum
     }
@@ -351,7 +291,6 @@ fn file_seen(words: &[u64], base: usize) -> FileSeen {
     if path.is_empty() {
         path = format!("device {} inode {}", word(1), word(2));
     }
-    let count = |at: usize| word(COUNTERS_AT + at);
     FileSeen {
         path,
         size: word(3),
@@ -363,20 +302,7 @@ fn file_seen(words: &[u64], base: usize) -> FileSeen {
             _ => Shape::Unknown,
         },
         depth: word(7),
-        counters: Counters {
-            reads: count(0),
-            bytes: count(1),
-            timed: count(2),
-            slow: count(3),
-            blocked_ns: count(4),
-            issued: count(5),
-            useful: count(6),
-            late: count(7),
-            wasted: count(8),
-            redundant: count(9),
-            evicted: count(10),
-            saved_ns: count(11),
-        },
+        counters: Counters::from_words(core::array::from_fn(|at| word(COUNTERS_AT + at))),
     }
 }
 
@@ -401,11 +327,13 @@ mod tests {
         area.set_head(Head::Mode, Mode::Observe as u64);
         area.set_name(b"sqlite3");
         let device = Device::new();
-        device.learn_miss(1_000_000, 0);
+        device.learn_miss(1_000_000);
         area.set_device(0, 77, &device);
         area.begin_file(3, 9, 77, 5, b"/data/big.db");
-        let counters = Counters { reads: 10, useful: 4096, saved_ns: 7, ..Counters::default() };
-        area.set_file(3, 1 << 20, &counters, Reason::Prefetching, (Shape::Stride(-4096), 8192, true));
+        let counters =
+            Counters { reads: 10, useful: 4096, blocked_ns: 9, saved_ns: 7, ..Counters::default() };
+        area.set_decision(3, 1 << 20, Reason::Prefetching, (Shape::Stride(-4096), 8192));
+        area.add_counters(3, &counters);
         area.begin_file(4, 8, 77, 6, b"");
         let seen = Snapshot::parse(&bytes(&words)).unwrap();
         assert_eq!((seen.pid, seen.name.as_str(), seen.mode), (42, "sqlite3", Mode::Observe));
@@ -416,6 +344,27 @@ mod tests {
         assert_eq!(seen.files[1].shape, Shape::Stride(-4096));
         assert_eq!(seen.files[1].counters, counters);
         assert_eq!(seen.total(), counters);
+    }
+
+    #[test]
+    fn a_run_saves_no_more_than_its_reads_would_have_waited() {
+        // a file read in order by 4 KiB: of 64 reads alone two waited for the kernel's own read-ahead, 1 ms each
+        let counters = Counters {
+            reads: 10_064,
+            bytes: 10_064 * 4096,
+            slow: 2,
+            blocked_ns: 2_000_000,
+            issued: 10_000 * 4096,
+            useful: 10_000 * 4096,
+            saved_ns: 10_000 * 1_000_000,
+            ..Counters::default()
+        };
+        assert_eq!(Snapshot::saved_ns(&counters, Mode::Auto), 10_000 * 1_000_000 / 32);
+        assert_eq!(Snapshot::saved_ns(&counters, Mode::Observe), 2_000_000);
+        assert_eq!(Snapshot::saved_ns(&Counters::default(), Mode::Auto), 0);
+        // each waited: each is saved
+        let scattered = Counters { slow: 64, blocked_ns: 64_000_000, ..counters };
+        assert_eq!(Snapshot::saved_ns(&scattered, Mode::Auto), 10_000 * 1_000_000);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -113,8 +114,15 @@ pub fn create(directory: &Path) -> std::io::Result<File> {
         std::fs::remove_file(&path)?;
     }
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    file.set_len(BYTES as u64)?;
-    Ok(file)
+    // allocated, not only made longer: on a full disk a store to a hole of a mapping is a SIGBUS
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, BYTES as libc::off_t) } {
+        0 => Ok(file),
+        error => {
+            let _ = std::fs::remove_file(directory.join(std::process::id().to_string()));
+            Err(std::io::Error::from_raw_os_error(error))
+        }
+    }
 }
 
 /// The statistics of one process, and whether it still runs.

@@ -16,8 +16,11 @@ pub const LIBRARY_VARIABLE: &str = "LOADLINE_PREFETCH_LIB";
 pub const MODE_VARIABLE: &str = "LOADLINE_PREFETCH";
 /// Its value with which the library does nothing.
 pub const OFF: &str = "off";
-/// The environment variable that limits what may be prefetched and unread, MiB.
+/// The environment variable with the largest file that is fetched for reads without order, MiB.
 pub const BUDGET_VARIABLE: &str = "LOADLINE_PREFETCH_MIB";
+
+/// Statistics of ended programs that are kept for `prefetch stat`: 1 MiB of files of 128 KiB.
+const ENDED_KEPT: usize = 8;
 
 /// A program cannot be started under the prefetcher.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +65,7 @@ pub fn find_library(program: &Path) -> Result<PathBuf, LaunchError> {
 pub struct Launch {
     /// What the prefetcher does.
     pub mode: Mode,
-    /// Limits what may be prefetched and unread, MiB.
+    /// The largest file that is fetched for reads without order, MiB.
     pub budget_mib: Option<u64>,
     /// Where statistics are kept.
     pub statistics: Statistics,
@@ -108,7 +111,7 @@ impl Launch {
         command.env(MODE_VARIABLE, self.mode.name());
         match directory {
             Some(directory) => {
-                areas::sweep(&directory, 64);
+                areas::sweep(&directory, ENDED_KEPT);
                 command.env(DIRECTORY_VARIABLE, directory);
             }
             None => {
@@ -178,6 +181,22 @@ mod tests {
         let launch = Launch { statistics, ..Launch::default() };
         let error = launch.command(Path::new("/a.so"), &[OsString::from("cat")]).unwrap_err();
         assert!(error.to_string().contains(DIRECTORY_VARIABLE), "{error}");
+    }
+
+    #[test]
+    fn a_start_leaves_a_mebibyte_of_statistics_of_ended_programs_at_most() {
+        let home = tempfile::tempdir().unwrap();
+        let place = home.path().join("statistics");
+        areas::prepare(&place).unwrap();
+        for pid in 4_000_001..4_000_066 {
+            // no process has such a number
+            std::fs::write(place.join(pid.to_string()), vec![0; crate::area::BYTES]).unwrap();
+        }
+        let launch = Launch { statistics: Statistics::In(place.clone()), ..Launch::default() };
+        launch.command(Path::new("/a.so"), &[OsString::from("cat")]).unwrap();
+        let files = std::fs::read_dir(&place).unwrap().flatten();
+        let bytes: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
+        assert!(bytes <= 2 << 20, "{bytes} bytes of statistics stay");
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::area::{DeviceSeen, FileSeen, Snapshot};
-use prefetch::course::Shape;
-use prefetch::{Mode, Reason};
+use prefetch::{Mode, Reason, Shape};
 
 use crate::areas::Found;
 
@@ -33,24 +32,14 @@ pub fn time(ns: u64) -> String {
 /// One line for each process, under a heading.
 pub fn table(found: &[Found]) -> String {
     let mut text = format!(
-        "{:>7} {:<14} {:<9} {:>5} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8}\n",
-        "pid",
-        "program",
-        "mode",
-        "files",
-        "read",
-        "blocked",
-        "prefetched",
-        "useful",
-        "wasted",
-        "unknown",
-        "saved"
+        "{:>7} {:<14} {:<9} {:>5} {:>10} {:>8} {:>10} {:>10} {:>8}\n",
+        "pid", "program", "mode", "files", "read", "blocked", "prefetched", "useful", "saved"
     );
     for Found { snapshot, alive } in found {
         let total = snapshot.total();
         let _ = writeln!(
             text,
-            "{:>7} {:<14.14} {:<9} {:>5} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8}{}",
+            "{:>7} {:<14.14} {:<9} {:>5} {:>10} {:>8} {:>10} {:>10} {:>8}{}",
             snapshot.pid,
             snapshot.name,
             snapshot.mode.name(),
@@ -59,20 +48,14 @@ pub fn table(found: &[Found]) -> String {
             time(total.blocked_ns),
             bytes(total.issued),
             bytes(total.useful),
-            bytes(total.wasted),
-            bytes(Snapshot::unknown(&total)),
             time(total.saved_ns),
-            match (alive, snapshot.off.1) {
-                (false, _) => "  ended",
-                (true, true) => "  off",
-                (true, false) => "",
-            }
+            if *alive { "" } else { "  ended" }
         );
     }
     text
 }
 
-/// Everything about one process: devices, budget, each file with what was done and why.
+/// Everything about one process: devices, each file with what was done and why.
 pub fn explain(found: &Found) -> String {
     let snapshot = &found.snapshot;
     let mut text = format!(
@@ -88,18 +71,11 @@ pub fn explain(found: &Found) -> String {
     if snapshot.lost > 0 {
         let _ = writeln!(text, "{} of the kernel's events were lost: reads went by unseen", snapshot.lost);
     }
-    text += &cost(snapshot);
+    if snapshot.hook_ns > 0 {
+        let _ = writeln!(text, "cost: about {} in the program's calls", time(snapshot.hook_ns));
+    }
     for device in &snapshot.devices {
         text += &self::device(device);
-    }
-    let (budget, outstanding) = snapshot.budget;
-    if budget > 0 {
-        let _ = writeln!(
-            text,
-            "memory: {} may be prefetched and unread, {} are",
-            bytes(budget),
-            bytes(outstanding)
-        );
     }
     let (walked, used) = snapshot.walked;
     if walked > 0 {
@@ -117,21 +93,6 @@ pub fn explain(found: &Found) -> String {
     text
 }
 
-/// What the library costs, and whether it turned itself off for that.
-fn cost(snapshot: &Snapshot) -> String {
-    let mut text = String::new();
-    if snapshot.hook_ns + snapshot.thread_ns > 0 {
-        let (hooks, threads) = (time(snapshot.hook_ns), time(snapshot.thread_ns));
-        let _ = writeln!(text, "cost: about {hooks} in the program's calls, {threads} of CPU in threads");
-    }
-    let (times, now) = snapshot.off;
-    if times > 0 {
-        let now = if now { "; it is off now" } else { "" };
-        let _ = writeln!(text, "turned itself off {times} times, since it had cost more than it gave{now}");
-    }
-    text
-}
-
 fn device(device: &DeviceSeen) -> String {
     let (major, minor) = (libc::major(device.number), libc::minor(device.number));
     let mut text = format!("device {major}:{minor}: ");
@@ -140,11 +101,10 @@ fn device(device: &DeviceSeen) -> String {
     } else {
         let _ = write!(text, "latency {}", time(device.latency_ns));
     }
-    if device.bandwidth > 0 {
-        let _ = write!(text, ", up to {:.0} MB/s seen", device.bandwidth as f64 / 1e6);
+    if device.latency_ns > 0 {
+        let _ = write!(text, ", taken to deliver {:.0} MB/s", device.rate as f64 / 1e6);
     }
-    let _ = writeln!(text, ", kernel reads {} ahead", bytes(device.readahead_bytes));
-    text
+    text + "\n"
 }
 
 fn file(file: &FileSeen, mode: Mode) -> String {
@@ -160,30 +120,26 @@ fn file(file: &FileSeen, mode: Mode) -> String {
     let mut text = format!("{} ({})\n", file.path, bytes(file.size));
     let _ = writeln!(
         text,
-        "    {} reads, {}, {shape}; {} of {} timed reads missed, {} blocked",
+        "    {} reads, {}, {shape}; {} of them missed, {} blocked",
         c.reads,
         bytes(c.bytes),
         c.slow,
-        c.timed,
         time(c.blocked_ns)
     );
     let _ = writeln!(text, "    {}", file.reason.text());
     if c.issued > 0 {
         let _ = writeln!(
             text,
-            "    prefetched {}: {} useful, {} wasted, {} were there, {} unknown; {} evicted before use; {} reads came too early",
+            "    prefetched {}: {} of it read, {} reads came too early",
             bytes(c.issued),
             bytes(c.useful),
-            bytes(c.wasted),
-            bytes(c.redundant),
-            bytes(Snapshot::unknown(c)),
-            bytes(c.evicted),
             c.late
         );
     }
-    if c.saved_ns > 0 {
+    let saved_ns = Snapshot::saved_ns(c, mode);
+    if saved_ns > 0 {
         let verb = if mode == Mode::Observe { "would save" } else { "saved" };
-        let _ = writeln!(text, "    {verb} about {}", time(c.saved_ns));
+        let _ = writeln!(text, "    {verb} about {}", time(saved_ns));
     }
     if file.reason == Reason::Prefetching {
         let _ = writeln!(text, "    depth {}", bytes(file.depth));
@@ -208,21 +164,18 @@ pub fn estimate(found: &Found) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefetch::file::Counters;
+    use prefetch::Counters;
 
     fn found() -> Found {
         let counters = Counters {
             reads: 1000,
             bytes: 64 << 20,
-            timed: 900,
             slow: 40,
             blocked_ns: 40_000_000,
             issued: 60 << 20,
             useful: 59 << 20,
-            wasted: 1 << 20,
             saved_ns: 900_000_000,
             late: 3,
-            ..Counters::default()
         };
         let file = FileSeen {
             path: "/data/big.db".to_owned(),
@@ -232,26 +185,15 @@ mod tests {
             depth: 4 << 20,
             counters,
         };
-        let device = DeviceSeen {
-            number: libc::makedev(7, 1),
-            latency_ns: 1_000_000,
-            bandwidth: 900_000_000,
-            saturated: 0,
-            readahead_bytes: 128 << 10,
-        };
+        let device = DeviceSeen { number: libc::makedev(7, 1), latency_ns: 1_000_000, rate: 900_000_000 };
         Found {
             snapshot: Snapshot {
                 pid: 42,
                 name: "sqlite3".to_owned(),
                 mode: Mode::Auto,
                 hook_calls: 0,
-                hook_ns: 0,
-                thread_ns: 2_000_000,
-                off: (1, false),
-                workers: 2,
-                budget: (1 << 30, 2 << 20),
+                hook_ns: 2_000_000,
                 walked: (10, 9),
-                sleeps: 0,
                 panics: 0,
                 lost: 0,
                 devices: vec![device],
@@ -265,16 +207,14 @@ mod tests {
     fn explain_says_what_was_done() {
         let expected = "\
 sqlite3 (42), mode auto, ended
-cost: about 0 ns in the program's calls, 2.0 ms of CPU in threads
-turned itself off 1 times, since it had cost more than it gave
-device 7:1: latency 1.0 ms, up to 900 MB/s seen, kernel reads 128.0 KiB ahead
-memory: 1.0 GiB may be prefetched and unread, 2.0 MiB are
+cost: about 2.0 ms in the program's calls
+device 7:1: latency 1.0 ms, taken to deliver 900 MB/s
 files in order: 10 fetched ahead, 9 of them opened
 /data/big.db (100.0 MiB)
-    1000 reads, 64.0 MiB, stride -320.0 KiB; 40 of 900 timed reads missed, 40.0 ms blocked
+    1000 reads, 64.0 MiB, stride -320.0 KiB; 40 of them missed, 40.0 ms blocked
     prefetching ahead of a confirmed stream
-    prefetched 60.0 MiB: 59.0 MiB useful, 1.0 MiB wasted, 0 B were there, 0 B unknown; 0 B evicted before use; 3 reads came too early
-    saved about 900.0 ms
+    prefetched 60.0 MiB: 59.0 MiB of it read, 3 reads came too early
+    saved about 421.5 ms
     depth 4.0 MiB
 ";
         assert_eq!(explain(&found()), expected);

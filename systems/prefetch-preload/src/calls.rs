@@ -10,22 +10,15 @@ use prefetch_os::sys;
 
 use crate::original::{Original, bare};
 use crate::pass::passes;
-use crate::watch::{self, HINTS, STATE};
-use crate::{mappings, start, walker, worker};
+use crate::{gate, opens, watch};
 
 originals! {
     READ = c"read" or instead::read, READ_CHK = c"__read_chk", READV = c"readv",
     PREAD = c"pread64" or instead::pread, PREAD_CHK = c"__pread64_chk", PREADV = c"preadv64", PREADV2 = c"preadv64v2",
-    LSEEK = c"lseek64", CLOSE = c"close", CLOSE_RANGE = c"close_range", CLOSEFROM = c"closefrom",
-    DUP2 = c"dup2", DUP3 = c"dup3",
     FADVISE = c"posix_fadvise64", READAHEAD = c"readahead", MADVISE = c"madvise",
-    MMAP = c"mmap64", MUNMAP = c"munmap", MREMAP = c"mremap",
     OPEN = c"open64", OPEN_2 = c"__open64_2", OPENAT = c"openat64", OPENAT_2 = c"__openat64_2",
     SENDFILE = c"sendfile64", COPY_FILE_RANGE = c"copy_file_range", SPLICE = c"splice",
-    UNSHARE = c"unshare", SETNS = c"setns", PRCTL = c"prctl", SYSCALL = c"syscall",
-    SETUID = c"setuid", SETGID = c"setgid", SETREUID = c"setreuid", SETREGID = c"setregid",
-    SETRESUID = c"setresuid", SETRESGID = c"setresgid", SETGROUPS = c"setgroups", SETEUID = c"seteuid",
-    SETEGID = c"setegid",
+    FCNTL = c"fcntl64", LOCKF = c"lockf64", PRCTL = c"prctl", SYSCALL = c"syscall",
 }
 
 /// Calls read(2) behind this library; there always is one.
@@ -82,34 +75,6 @@ mod looked {
     }
 }
 
-/// What is done once for each pass of read and pread.
-mod passed {
-    use super::*;
-
-    #[inline(never)]
-    pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
-        if watch::sleeps(fd) {
-            return original_read!(fd, buffer, count);
-        }
-        // SAFETY: the same arguments.
-        unsafe { looked::read(fd, buffer, count) }
-    }
-
-    #[inline(never)]
-    pub unsafe extern "C-unwind" fn pread(
-        fd: c_int,
-        buffer: *mut c_void,
-        count: size_t,
-        offset: off_t,
-    ) -> ssize_t {
-        if watch::sleeps(fd) {
-            return original_pread!(fd, buffer, count, offset);
-        }
-        // SAFETY: the same arguments.
-        unsafe { looked::pread(fd, buffer, count, offset) }
-    }
-}
-
 /// Where a call began that moved an offset by what it read; `None` when that was the descriptor's position.
 fn moved(offset: *const off_t, got: ssize_t) -> Option<off_t> {
     // SAFETY: the call succeeded, so it has written there itself.
@@ -123,7 +88,7 @@ hooks! {
             return original_read!(fd, buffer, count);
         }
         // SAFETY: the same arguments.
-        unsafe { passed::read(fd, buffer, count) }
+        unsafe { looked::read(fd, buffer, count) }
     }
 
     /// read(2), fortified.
@@ -159,7 +124,7 @@ hooks! {
             return original_pread!(fd, buffer, count, offset);
         }
         // SAFETY: the same arguments.
-        unsafe { passed::pread(fd, buffer, count, offset) }
+        unsafe { looked::pread(fd, buffer, count, offset) }
     }
 
     /// pread(2), fortified.
@@ -275,66 +240,7 @@ hooks! {
         got
     }
 
-    /// lseek(2).
-    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        // SAFETY: the same function on 64-bit systems.
-        unsafe { lseek64(fd, offset, whence) }
-    }
-
-    /// lseek(2).
-    fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t {
-        let position = through!(LSEEK as fn(c_int, off_t, c_int) -> off_t, (fd, offset, whence), libc::SYS_lseek);
-        watch::on_seek(fd, position);
-        position
-    }
-
-    /// close(2).
-    fn close(fd: c_int) -> c_int {
-        watch::on_close(fd);
-        through!(CLOSE as fn(c_int) -> c_int, (fd), libc::SYS_close)
-    }
-
-    /// close_range(2).
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        for fd in first..=last.min(crate::table::DESCRIPTORS as c_uint) {
-            watch::on_close(fd as c_int);
-        }
-        through!(CLOSE_RANGE as fn(c_uint, c_uint, c_int) -> c_int, (first, last, flags), libc::SYS_close_range)
-    }
-
-    /// closefrom(3).
-    fn closefrom(first: c_int) -> () {
-        for fd in first.max(0)..crate::table::DESCRIPTORS as c_int {
-            watch::on_close(fd);
-        }
-        let found = CLOSEFROM.get();
-        if found.is_null() {
-            bare(libc::SYS_close_range, &[first.max(0) as usize, u32::MAX as usize, 0]);
-        } else {
-            // SAFETY: dlsym found the function of this name, which has this type.
-            unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(c_int)>(found)(first) }
-        }
-    }
-
-    /// dup2(2).
-    fn dup2(old: c_int, new: c_int) -> c_int {
-        if old != new {
-            watch::on_close(new);
-        }
-        let found = DUP2.get();
-        if found.is_null() && old != new {
-            return bare(libc::SYS_dup3, &[old as usize, new as usize, 0]) as c_int;
-        }
-        through!(DUP2 as fn(c_int, c_int) -> c_int, (old, new), libc::SYS_dup3)
-    }
-
-    /// dup3(2).
-    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-        watch::on_close(new);
-        through!(DUP3 as fn(c_int, c_int, c_int) -> c_int, (old, new, flags), libc::SYS_dup3)
-    }
-
-    /// posix_fadvise(2). Hints are dropped in the mode `os-only`, and passed on in every other.
+    /// posix_fadvise(2). In the mode `os-only` hints how it will be read say nothing, as far as they are valid.
     fn posix_fadvise(fd: c_int, offset: off_t, len: off_t, advice: c_int) -> c_int {
         // SAFETY: the same function on 64-bit systems.
         unsafe { posix_fadvise64(fd, offset, len, advice) }
@@ -342,10 +248,7 @@ hooks! {
 
     /// posix_fadvise(2).
     fn posix_fadvise64(fd: c_int, offset: off_t, len: off_t, advice: c_int) -> c_int {
-        if STATE.load(core::sync::atomic::Ordering::Relaxed) == HINTS {
-            return 0;
-        }
-        watch::on_advice(fd, advice);
+        let advice = if is_dropped(advice) { libc::POSIX_FADV_NORMAL } else { advice };
         let found = FADVISE.get();
         if found.is_null() {
             return sys::fadvise(fd, offset as u64, len as u64, advice).err().unwrap_or(0);
@@ -355,73 +258,16 @@ hooks! {
         )
     }
 
-    /// readahead(2).
+    /// readahead(2): nothing is read in the mode `os-only`.
     fn readahead(fd: c_int, offset: off_t, count: size_t) -> ssize_t {
-        if STATE.load(core::sync::atomic::Ordering::Relaxed) == HINTS {
-            return 0;
-        }
+        let count = if is_dropped(libc::POSIX_FADV_WILLNEED) { 0 } else { count };
         through!(READAHEAD as fn(c_int, off_t, size_t) -> ssize_t, (fd, offset, count), libc::SYS_readahead)
     }
 
-    /// madvise(2): read-ahead hints are dropped in the mode `os-only`.
+    /// madvise(2): hints how it will be read are dropped in the mode `os-only`. Their numbers are those of posix_fadvise.
     fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
-        let hint = matches!(advice, libc::MADV_WILLNEED | libc::MADV_RANDOM | libc::MADV_SEQUENTIAL);
-        if hint && STATE.load(core::sync::atomic::Ordering::Relaxed) == HINTS {
-            return 0;
-        }
-        mappings::on_advice(address as usize, length, advice);
+        let advice = if is_dropped(advice) { libc::MADV_NORMAL } else { advice };
         through!(MADVISE as fn(*mut c_void, size_t, c_int) -> c_int, (address, length, advice), libc::SYS_madvise)
-    }
-
-    /// mmap(2).
-    fn mmap(
-        address: *mut c_void,
-        length: size_t,
-        protection: c_int,
-        flags: c_int,
-        fd: c_int,
-        offset: off_t
-    ) -> *mut c_void {
-        // SAFETY: the same function on 64-bit systems.
-        unsafe { mmap64(address, length, protection, flags, fd, offset) }
-    }
-
-    /// mmap(2).
-    fn mmap64(
-        address: *mut c_void,
-        length: size_t,
-        protection: c_int,
-        flags: c_int,
-        fd: c_int,
-        offset: off_t
-    ) -> *mut c_void {
-        let mapped = through!(
-            MMAP as fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void,
-            (address, length, protection, flags, fd, offset), libc::SYS_mmap
-        );
-        mappings::on_map(mapped as usize, length, protection, flags, fd, offset);
-        mapped
-    }
-
-    /// munmap(2).
-    fn munmap(address: *mut c_void, length: size_t) -> c_int {
-        mappings::on_unmap(address as usize, length);
-        through!(MUNMAP as fn(*mut c_void, size_t) -> c_int, (address, length), libc::SYS_munmap)
-    }
-
-    /// mremap(2). The new address is passed on whether it was given or not, as a register.
-    fn mremap(
-        address: *mut c_void,
-        length: size_t,
-        wanted: size_t,
-        flags: c_int,
-        to: *mut c_void
-    ) -> *mut c_void {
-        mappings::on_unmap(address as usize, length);
-        through!(
-            MREMAP as fn(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void,
-            (address, length, wanted, flags, to), libc::SYS_mremap
-        )
     }
 
     /// open(2). The mode is passed on whether it was given or not, as a register.
@@ -439,7 +285,7 @@ hooks! {
         } else {
             through!(OPEN as fn(*const c_char, c_int, c_uint) -> c_int, (path, flags, mode), libc::SYS_openat)
         };
-        walker::on_open(libc::AT_FDCWD, path, flags, fd);
+        opens::on_open(libc::AT_FDCWD, path, flags, fd);
         fd
     }
 
@@ -458,7 +304,7 @@ hooks! {
         } else {
             through!(OPEN_2 as fn(*const c_char, c_int) -> c_int, (path, flags), libc::SYS_openat)
         };
-        walker::on_open(libc::AT_FDCWD, path, flags, fd);
+        opens::on_open(libc::AT_FDCWD, path, flags, fd);
         fd
     }
 
@@ -474,7 +320,7 @@ hooks! {
             OPENAT as fn(c_int, *const c_char, c_int, c_uint) -> c_int, (directory, path, flags, mode),
             libc::SYS_openat
         );
-        walker::on_open(directory, path, flags, fd);
+        opens::on_open(directory, path, flags, fd);
         fd
     }
 
@@ -489,37 +335,51 @@ hooks! {
         let fd = through!(
             OPENAT_2 as fn(c_int, *const c_char, c_int) -> c_int, (directory, path, flags), libc::SYS_openat
         );
-        walker::on_open(directory, path, flags, fd);
+        opens::on_open(directory, path, flags, fd);
         fd
     }
 
-    /// unshare(2): some of it is allowed only to a process of one thread.
-    fn unshare(flags: c_int) -> c_int {
-        worker::stop();
-        through!(UNSHARE as fn(c_int) -> c_int, (flags), libc::SYS_unshare)
+    /// fcntl(2): no file is opened for who locks parts of files. The argument is passed on as a register.
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { fcntl64(fd, command, argument) }
     }
 
-    /// setns(2): likewise.
-    fn setns(fd: c_int, kind: c_int) -> c_int {
-        worker::stop();
-        through!(SETNS as fn(c_int, c_int) -> c_int, (fd, kind), libc::SYS_setns)
-    }
-
-    /// prctl(2): a filter for system calls ends all prefetching.
-    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-        if option == libc::PR_SET_SECCOMP {
-            start::end();
+    /// fcntl(2).
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        if matches!(command, libc::F_SETLK | libc::F_SETLKW) {
+            opens::forbid();
         }
+        through!(FCNTL as fn(c_int, c_int, usize) -> c_int, (fd, command, argument), libc::SYS_fcntl)
+    }
+
+    /// lockf(3).
+    fn lockf(fd: c_int, command: c_int, len: off_t) -> c_int {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { lockf64(fd, command, len) }
+    }
+
+    /// lockf(3).
+    fn lockf64(fd: c_int, command: c_int, len: off_t) -> c_int {
+        opens::forbid();
+        LOCKF.resolve_early();
+        through!(LOCKF as fn(c_int, c_int, off_t) -> c_int, (fd, command, len), libc::SYS_fcntl)
+    }
+
+    /// prctl(2): before a filter for system calls, or one for the processor's counter, all watching ends.
+    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+        end_before(option);
         through!(
             PRCTL as fn(c_int, usize, usize, usize, usize) -> c_int, (option, a, b, c, d), libc::SYS_prctl
         )
     }
 
-    /// syscall(2): likewise for seccomp(2), unshare(2) and setns(2).
+    /// syscall(2): likewise.
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
         match number {
-            libc::SYS_seccomp => start::end(),
-            libc::SYS_unshare | libc::SYS_setns => worker::stop(),
+            libc::SYS_seccomp => gate::close(),
+            libc::SYS_prctl => end_before(a as c_int),
+            libc::SYS_fcntl if matches!(b as c_int, libc::F_SETLK | libc::F_SETLKW) => opens::forbid(),
             _ => {}
         }
         let found = SYSCALL.get();
@@ -533,49 +393,16 @@ hooks! {
     }
 }
 
-/// Hooks of calls that change credentials: the workers would keep the old ones.
-macro_rules! credentials {
-    ($($name:ident($($argument:ident: $type:ty),*) = $original:ident, $number:expr;)*) => {
-        hooks! {
-            $(
-                /// Changes credentials: the workers end first.
-                fn $name($($argument: $type),*) -> c_int {
-                    worker::stop();
-                    through!($original as fn($($type),*) -> c_int, ($($argument),*), $number)
-                }
-            )*
-        }
-    };
+/// Whether a hint is dropped.
+fn is_dropped(advice: c_int) -> bool {
+    let hint =
+        matches!(advice, libc::POSIX_FADV_RANDOM | libc::POSIX_FADV_SEQUENTIAL | libc::POSIX_FADV_WILLNEED);
+    hint && gate::state() == gate::HINTS
 }
 
-credentials! {
-    setuid(user: c_uint) = SETUID, libc::SYS_setuid;
-    setgid(group: c_uint) = SETGID, libc::SYS_setgid;
-    setreuid(real: c_uint, effective: c_uint) = SETREUID, libc::SYS_setreuid;
-    setregid(real: c_uint, effective: c_uint) = SETREGID, libc::SYS_setregid;
-    setresuid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESUID, libc::SYS_setresuid;
-    setresgid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESGID, libc::SYS_setresgid;
-    setgroups(count: size_t, groups: *const c_uint) = SETGROUPS, libc::SYS_setgroups;
-}
-
-hooks! {
-    /// Changes credentials: the workers end first.
-    fn seteuid(user: c_uint) -> c_int {
-        worker::stop();
-        let found = SETEUID.get();
-        if found.is_null() {
-            return bare(libc::SYS_setresuid, &[usize::MAX, user as usize, usize::MAX]) as c_int;
-        }
-        through!(SETEUID as fn(c_uint) -> c_int, (user), libc::SYS_setresuid)
-    }
-
-    /// Changes credentials: the workers end first.
-    fn setegid(group: c_uint) -> c_int {
-        worker::stop();
-        let found = SETEGID.get();
-        if found.is_null() {
-            return bare(libc::SYS_setresgid, &[usize::MAX, group as usize, usize::MAX]) as c_int;
-        }
-        through!(SETEGID as fn(c_uint) -> c_int, (group), libc::SYS_setresgid)
+/// Who gives up gaining rights is about to put on a filter, perhaps by a call that nobody sees.
+fn end_before(option: c_int) {
+    if matches!(option, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_TSC) {
+        gate::close();
     }
 }

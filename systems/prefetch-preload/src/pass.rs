@@ -1,18 +1,16 @@
 //! Reads that pass without a look: the whole cost of a program whose reads hit the page cache.
 //!
-//! Each thread counts for itself, in 512 bytes of the block that the loader gave it (the initial-exec model: reaching them
-//! calls nothing, and allocates nothing). Counters that threads shared would move from CPU to CPU with each read, which
-//! costs more than the rest of the library.
+//! Each thread counts for itself, in a block that the loader gave it (the initial-exec model: reaching it calls nothing, and
+//! allocates nothing). Counters that threads shared would move from CPU to CPU with each read.
 
 /// The most reads that pass at a time.
-pub const PASS_MAX: u32 = 15;
+pub const PASS_MAX: u32 = (1 << COUNT_BITS) - 1;
 /// Descriptors that share an entry differ by this.
 const ENTRIES: u32 = 64;
-/// Bits of an entry's lower word that count reads; the others are the descriptor.
-const COUNT_BITS: u32 = 4;
-/// A pass that took four times as long as one with hits, and so much more, held a read that missed: 0.05 to 0.3 ms on
-/// processors of 5 to 1 GHz, in their ticks.
-const LATE_TICKS: u32 = 1 << 18;
+/// Bits of a word that count reads; the others are the descriptor.
+const COUNT_BITS: u32 = 10;
+/// The word that says whether this thread is in a call of the library's own.
+const INSIDE: u32 = ENTRIES;
 
 /// Whether a read is let pass: one load, one store, nothing else.
 #[inline(always)]
@@ -26,45 +24,38 @@ pub fn passes(fd: i32) -> bool {
     true
 }
 
-/// Lets this thread's next [`PASS_MAX`] reads of a descriptor pass, from a time on that [`ticks`] told.
-pub fn begin(fd: i32, now: u32) {
-    own::store(fd as u32 % ENTRIES, (fd as u32) << COUNT_BITS | PASS_MAX);
-    own::store(fd as u32 % ENTRIES + ENTRIES, now);
+/// Lets this thread's next reads of a descriptor pass.
+pub fn let_pass(fd: i32, reads: u32) {
+    own::store(fd as u32 % ENTRIES, (fd as u32) << COUNT_BITS | reads.min(PASS_MAX));
 }
 
-/// Lets this thread's next reads of a descriptor pass no more.
-pub fn end(fd: i32) {
-    if own::load(fd as u32 % ENTRIES) >> COUNT_BITS == fd as u32 {
+/// Lets this thread's next reads of a descriptor pass no more, and forgets that there were any.
+pub fn forget(fd: i32) {
+    if fd >= 0 && own::load(fd as u32 % ENTRIES) >> COUNT_BITS == fd as u32 {
         own::store(fd as u32 % ENTRIES, u32::MAX);
     }
 }
 
-/// How long this thread's pass of a descriptor took until now, in the processor's ticks; `None` when it had none.
-pub fn taken(fd: i32, now: u32) -> Option<u32> {
-    let used_up = own::load(fd as u32 % ENTRIES) == (fd as u32) << COUNT_BITS;
-    let begun = own::load(fd as u32 % ENTRIES + ENTRIES);
-    (used_up && begun != 0).then(|| now.wrapping_sub(begun))
+/// Whether this thread has read a descriptor before, as far as is known. The next time it has.
+pub fn is_known(fd: i32) -> bool {
+    let known = own::load(fd as u32 % ENTRIES) >> COUNT_BITS == fd as u32;
+    if !known {
+        let_pass(fd, 0);
+    }
+    known
 }
 
-/// Whether a pass was as quick as reads are that hit, when the file's quickest took so long.
-pub fn is_quick(taken: u32, quickest: u32) -> bool {
-    taken < quickest.saturating_mul(4).saturating_add(LATE_TICKS)
+/// Whether this thread is in a call of the library's own: a signal handler asks.
+pub fn is_inside() -> bool {
+    own::load(INSIDE) != 0
 }
 
-/// The processor's counter, never 0. Where one pass ends and the next begins it is read once.
-#[cfg(target_arch = "x86_64")]
-pub fn ticks() -> u32 {
-    // SAFETY: every x86-64 processor has it.
-    unsafe { core::arch::x86_64::_rdtsc() as u32 | 1 }
+/// Notes whether this thread is in a call of the library's own.
+pub fn set_inside(inside: bool) {
+    own::store(INSIDE, u32::from(inside));
 }
 
-/// Nanoseconds stand for ticks.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn ticks() -> u32 {
-    prefetch_os::sys::now_ns() as u32 | 1
-}
-
-/// The words of this thread: `ENTRIES` of counters, then as many of times.
+/// The words of this thread: `ENTRIES` of counters, and one more.
 #[cfg(target_arch = "x86_64")]
 mod own {
     use core::arch::{asm, global_asm};
@@ -75,8 +66,8 @@ mod own {
         ".globl loadline_pass",
         ".hidden loadline_pass",
         ".type loadline_pass, @object",
-        ".size loadline_pass, 512",
-        "loadline_pass: .zero 512",
+        ".size loadline_pass, 320",
+        "loadline_pass: .zero 320",
         ".popsection",
     );
 
@@ -98,7 +89,7 @@ mod own {
     #[inline(always)]
     pub fn load(at: u32) -> u32 {
         let word: u32;
-        // SAFETY: within the 512 bytes, which live as long as the thread.
+        // SAFETY: within the 320 bytes, which live as long as the thread.
         unsafe {
             asm!(
                 "mov {word:e}, dword ptr fs:[{start} + 4 * {at}]",
@@ -127,7 +118,7 @@ mod own {
 mod own {
     use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    static WORDS: [AtomicU32; 128] = [const { AtomicU32::new(0) }; 128];
+    static WORDS: [AtomicU32; 80] = [const { AtomicU32::new(0) }; 80];
 
     #[inline]
     pub fn load(at: u32) -> u32 {

@@ -4,13 +4,12 @@ mod shared;
 
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use prefetch::FileState;
-use prefetch::course::Shape;
+use prefetch::{Counters, Effect};
 use prefetch_os::area::{Area, BYTES, Head, MAGIC, RECORDS};
 use prefetch_os::memory::{decimal, join};
 use prefetch_os::sys;
 
-use crate::table::{self, Slot};
+use crate::table;
 
 const NOT_MADE: u8 = 0;
 const MADE: u8 = 1;
@@ -80,54 +79,49 @@ pub fn make() {
     area.set_head(Head::Magic, MAGIC);
 }
 
-/// Takes a record for a newly watched file and notes its path.
-pub fn begin(slot: &Slot, fd: i32, device: u64, inode: u64) {
-    slot.record.store(take(fd, device, inode), Relaxed);
-}
-
-/// As [`begin`], for what has no slot: the number of the record.
-pub fn take(fd: i32, device: u64, inode: u64) -> u32 {
+/// Takes a record for a newly watched file and notes its path. Its number, from 1.
+pub fn take(fd: i32, (device, inode): (u64, u64)) -> u32 {
     make();
     let sequence = SEQUENCE.fetch_add(1, Relaxed) + 1;
     let record = sequence % RECORDS as u32;
-    let Some(area) = area() else { return record };
+    let Some(area) = area() else { return record + 1 };
     let (mut name, mut path) = ([0; 64], [0; 256]);
     let mut digits = [0; 20];
     let link = join(&[b"/proc/self/fd/", decimal(fd as u64, &mut digits)], &mut name);
     let path = link.and_then(|link| sys::readlink(link, &mut path).ok()).unwrap_or_default();
     area.begin_file(record as usize, u64::from(sequence), device, inode, path);
-    record
+    record + 1
 }
 
-/// Writes what is known of a file.
-pub fn file(slot: &Slot, file: &FileState) {
-    last(slot, file, file.latest());
-}
-
-/// Writes what is known of a file whose streams have ended: what was seen of the latest of them before.
-pub fn last(slot: &Slot, file: &FileState, latest: (Shape, u64, bool)) {
-    record(slot.record.load(Relaxed), file, latest);
-}
-
-/// As [`last`], for what has no slot.
-pub fn record(record: u32, file: &FileState, latest: (Shape, u64, bool)) {
-    if let Some(area) = area() {
-        area.set_file(record as usize, file.size, &file.counters, file.reason, latest);
-    }
-}
-
-/// Writes devices and budget.
-pub fn process() {
-    let Some(area) = area() else { return };
-    for (at, number) in table::DEVICE_NUMBER.iter().enumerate() {
-        let number = number.load(Relaxed);
-        if let Some(device) = table::DEVICE.get(at)
-            && number != 0
-        {
-            area.set_device(at, number, device);
+/// Adds what a read says to the record of its file; now and then tells of the devices, too.
+pub fn file(record: u32, size: u64, read: &Counters, effect: &Effect) {
+    let Some(area) = area().filter(|_| record > 0) else { return };
+    let (shape, depth) = effect.order;
+    area.add_counters(record as usize - 1, read);
+    area.set_decision(record as usize - 1, size, effect.reason, (shape, depth));
+    if area.add_head(Head::HookCalls, 1).is_multiple_of(64) {
+        for (at, number) in table::DEVICE_NUMBER.iter().enumerate() {
+            let (number, device) = (number.load(Relaxed), table::DEVICE.get(at));
+            if let Some(device) = device.filter(|_| number != 0) {
+                area.set_device(at, number, device);
+            }
         }
     }
-    crate::cost::tell();
-    area.set_head(Head::BudgetTotal, table::BUDGET.total());
-    area.set_head(Head::BudgetOutstanding, table::BUDGET.outstanding());
+}
+
+/// Adds to a word of the header.
+pub fn add(head: Head, value: u64) {
+    if let Some(area) = area() {
+        area.add_head(head, value);
+    }
+}
+
+/// So long was spent on asking, ns.
+pub fn spent(ns: u64) {
+    add(Head::HookNs, ns);
+}
+
+/// The library failed.
+pub fn panicked() {
+    add(Head::Panics, 1);
 }

@@ -2,21 +2,15 @@
 
 use core::ffi::CStr;
 #[cfg(debug_assertions)]
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 
 use prefetch::Mode;
-use prefetch_os::memory::number;
+use prefetch_os::memory::{field, number, slurp};
 use prefetch_os::sys;
 
-use crate::table::{self, BUDGET, EPOCH};
-use crate::{calls, report, stdio, watch, worker};
+use crate::{calls, gate, report, stdio, table};
 
-/// Panics at this read: for the tests.
-#[cfg(debug_assertions)]
-pub static PANIC_AT: AtomicU64 = AtomicU64::new(0);
-
-/// Programs that are left alone: they change credentials, namespaces or filters, count their threads, or trace.
+/// Programs that are left alone: they change credentials, namespaces or filters, or trace.
 const DENIED: [&[u8]; 29] = [
     b"sshd",
     b"su",
@@ -68,7 +62,7 @@ extern "C" fn construct() {
     let word = variable(c"LOADLINE_PREFETCH").unwrap_or(b"auto");
     // The kill switch, and any word that is not known, leave the program alone.
     let Some(mode) = Mode::parse(word) else { return };
-    if is_denied() || is_filtered() {
+    if is_privileged() || is_restricted() || is_denied() {
         return;
     }
     table::set_mode(mode);
@@ -76,17 +70,13 @@ extern "C" fn construct() {
         report::set_directory(directory);
     }
     if let Some(mib) = variable(c"LOADLINE_PREFETCH_MIB").and_then(number) {
-        BUDGET.set_user_max(mib.saturating_mul(1 << 20));
+        table::set_budget(mib.saturating_mul(1 << 20));
     }
+    #[cfg(debug_assertions)]
+    table::AWAKE.store(variable(c"LOADLINE_PREFETCH_AWAKE").is_some(), Relaxed);
     #[cfg(debug_assertions)]
     if let Some(at) = variable(c"LOADLINE_PREFETCH_PANIC").and_then(number) {
-        PANIC_AT.store(at, Relaxed);
-    }
-    #[cfg(debug_assertions)]
-    table::KEPT_AWAKE.store(variable(c"LOADLINE_PREFETCH_AWAKE").is_some(), Relaxed);
-    #[cfg(debug_assertions)]
-    if let Some(ns) = variable(c"LOADLINE_PREFETCH_DEAR").and_then(number) {
-        crate::cost::INJECTED_NS.store(ns, Relaxed);
+        table::PANIC_AT.store(at, Relaxed);
     }
     // Caught at the edge, and said on the statistics page: the program's standard error is not ours.
     std::panic::set_hook(Box::new(|_| {}));
@@ -95,17 +85,17 @@ extern "C" fn construct() {
         return;
     }
     let state = match mode {
-        Mode::AppOnly => watch::OFF,
-        Mode::OsOnly => watch::HINTS,
-        _ => watch::ON,
+        Mode::AppOnly => gate::OFF,
+        Mode::OsOnly => gate::HINTS,
+        _ => gate::ON,
     };
-    watch::STATE.store(state, Relaxed);
+    gate::open(state);
 }
 
 /// After a fork, in the child: only words are set.
 extern "C" fn in_child() {
-    EPOCH.fetch_add(1, SeqCst);
-    worker::forked();
+    table::forked();
+    gate::forked();
     report::forked();
 }
 
@@ -116,16 +106,34 @@ fn is_denied() -> bool {
     DENIED.contains(&name)
 }
 
-/// Under a system call filter a call of ours might end the program.
-fn is_filtered() -> bool {
+/// Whether the program has more rights than who started it.
+fn is_privileged() -> bool {
     // SAFETY: no pointers.
-    let mode = unsafe { sys::call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) };
-    !matches!(mode, Ok(0) | Err(libc::EINVAL)) && variable(c"LOADLINE_PREFETCH_SECCOMP") != Some(b"1")
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The program is about to put itself under a filter: nothing of ours may run any more.
-pub fn end() {
-    if watch::STATE.swap(watch::OFF, SeqCst) != watch::OFF {
-        worker::stop();
+/// Under a system call filter a call of ours might end the program, as may the clock where the processor's counter is
+/// forbidden. The filter is asked for by calls that the loader has just made: asking by prctl(2) might be one too many.
+fn is_restricted() -> bool {
+    let mut status = [0; 4096];
+    let filtered = field(slurp(c"/proc/self/status", &mut status), b"Seccomp:") != Some(0);
+    if filtered && variable(c"LOADLINE_PREFETCH_SECCOMP") != Some(b"1") {
+        return true;
     }
+    let mut counter = libc::PR_TSC_ENABLE;
+    // SAFETY: the word is valid for writing.
+    let told = unsafe {
+        sys::call(libc::SYS_prctl, [libc::PR_GET_TSC as usize, (&raw mut counter) as usize, 0, 0, 0, 0])
+    };
+    told.is_ok() && counter != libc::PR_TSC_ENABLE
+}
+
+/// Options of AddressSanitizer, which asks for them by this name before it has looked whether its library was loaded first:
+/// ours is, and all its calls go on to the sanitizer's.
+///
+/// # Safety
+/// None is needed: it has no arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __asan_default_options() -> *const core::ffi::c_char {
+    c"verify_asan_link_order=0".as_ptr()
 }

@@ -5,11 +5,10 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 use libc::{off_t, size_t, ssize_t};
 
 use crate::original::Original;
-use crate::walker;
-use crate::watch::{self, STATE};
+use crate::{gate, opens, watch};
 
 originals! {
-    FOPEN = c"fopen64", FCLOSE = c"fclose", FSEEK = c"fseek", FSEEKO = c"fseeko64",
+    FOPEN = c"fopen64", FSEEK = c"fseek", FSEEKO = c"fseeko64",
     FREAD = c"fread", FREAD_UNLOCKED = c"fread_unlocked", FREAD_CHK = c"__fread_chk",
     FREAD_UNLOCKED_CHK = c"__fread_unlocked_chk", FGETS = c"fgets", FGETS_UNLOCKED = c"fgets_unlocked",
     FGETS_CHK = c"__fgets_chk", FGETS_UNLOCKED_CHK = c"__fgets_unlocked_chk", GETDELIM = c"getdelim",
@@ -63,16 +62,26 @@ fn has_buffered(file: *mut libc::FILE, bytes: usize) -> bool {
     bytes as isize > 0 && !file.is_null() && left() >= bytes as isize
 }
 
+/// The descriptor of a stream; less than 0 where it has none, which errno is not to say: the program did not ask.
+fn descriptor(file: *mut libc::FILE) -> c_int {
+    // SAFETY: an open stream, as the caller of the hook vouches; fileno takes no lock. The address is this thread's errno.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let fd = libc::fileno(file);
+        *libc::__errno_location() = errno;
+        fd
+    }
+}
+
 impl Stdio {
     const NOTHING: Stdio = Stdio { left: 0, end: 0, before: watch::Before::NOTHING };
 
     fn before(file: *mut libc::FILE, bytes: usize) -> Stdio {
-        if file.is_null() || bytes == 0 || STATE.load(core::sync::atomic::Ordering::Relaxed) != watch::ON {
+        if file.is_null() || bytes == 0 || gate::state() != gate::ON {
             return Stdio::NOTHING;
         }
         let window = Window::of(file);
-        // SAFETY: an open stream; fileno takes no lock.
-        Stdio { left: window.left(), end: window.end, before: watch::before(unsafe { libc::fileno(file) }) }
+        Stdio { left: window.left(), end: window.end, before: watch::before(descriptor(file)) }
     }
 
     /// After a call that took `taken` bytes; without a number, whether it read is seen in the buffer.
@@ -89,8 +98,7 @@ impl Stdio {
             return;
         }
         let rest = window.left();
-        // SAFETY: an open stream; fileno takes no lock.
-        watch::after_stdio(self.before, unsafe { libc::fileno(file) }, |position, before| {
+        watch::after_stdio(self.before, descriptor(file), |position, before| {
             // What ends where the buffer ends was no read for that.
             if position == before {
                 return None;
@@ -110,8 +118,7 @@ impl Stdio {
         }
         let window = Window::of(file);
         let len = window.end.saturating_sub(window.base) as u64;
-        // SAFETY: an open stream; fileno takes no lock.
-        watch::after_stdio(self.before, unsafe { libc::fileno(file) }, |position, before| {
+        watch::after_stdio(self.before, descriptor(file), |position, before| {
             (position != before).then_some((position.checked_sub(len)?, len))
         });
     }
@@ -139,23 +146,12 @@ hooks! {
             >(found)(path, mode)
         };
         if !file.is_null() {
-            // SAFETY: an open stream.
-            let fd = unsafe { libc::fileno(file) };
+            let fd = descriptor(file);
             // SAFETY: the caller vouches for the mode, a C string.
             let reads = unsafe { *mode } == b'r' as c_char;
-            walker::on_open(libc::AT_FDCWD, path, if reads { libc::O_RDONLY } else { libc::O_WRONLY }, fd);
+            opens::on_open(libc::AT_FDCWD, path, if reads { libc::O_RDONLY } else { libc::O_WRONLY }, fd);
         }
         file
-    }
-
-    /// fclose(3).
-    fn fclose(file: *mut libc::FILE) -> c_int {
-        FCLOSE.resolve_early();
-        if !file.is_null() && STATE.load(core::sync::atomic::Ordering::Relaxed) == watch::ON {
-            // SAFETY: an open stream, as the caller vouches; fileno allocates nothing and takes no lock.
-            watch::on_close(unsafe { libc::fileno(file) });
-        }
-        through!(FCLOSE as fn(*mut libc::FILE) -> c_int, (file), libc::SYS_close)
     }
 
     /// fseek(3): it reads when the new position is not in the buffer and not the beginning of a block.

@@ -75,12 +75,12 @@ fn stride(path: &Path) {
     (0..(MIB << 20) / 163_840).for_each(|at| file.read_exact_at(&mut buffer, at * 163_840).unwrap());
 }
 
-/// Reads until a thread of the library works.
-fn with_worker(path: &Path) {
-    common::until("a thread of the library works", || {
+/// Reads until the library prefetches.
+fn with_prefetching(path: &Path) {
+    common::until("something is prefetched", || {
         common::drop_cache(path);
         stride(path);
-        common::own_page().is_some_and(|page| page.workers > 0)
+        common::prefetches()
     });
 }
 
@@ -96,7 +96,7 @@ fn child() {
             stride(&path);
         });
     }
-    with_worker(&path);
+    with_prefetching(&path);
     strict(&path);
 }
 

@@ -4,8 +4,8 @@
 mod common;
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -39,26 +39,19 @@ fn play(part: &str, mib: u64, extra: &[(&str, &str)]) -> Vec<Snapshot> {
     let statistics = common::directory();
     assert_done(&again(part, &file, statistics.path(), extra));
     let seen = common::pages(statistics.path());
-    assert!(workers(&seen) > 0 || !extra.is_empty(), "no thread of the library was there: {seen:?}");
+    let prefetched = seen.iter().any(|page| page.total().issued > 0);
+    assert!(prefetched || !extra.is_empty(), "nothing was prefetched: {seen:?}");
     seen
 }
 
-fn workers(seen: &[Snapshot]) -> u64 {
-    seen.iter().map(|s| s.workers).sum()
-}
-
-/// Reads a cold file until a thread of the library works: what a part tests is what happens beside it.
-fn with_worker(path: &Path) {
+/// Reads a cold file until the library prefetches: what a part tests is what happens beside it.
+fn with_prefetching(path: &Path) {
     let size = std::fs::metadata(path).unwrap().len();
-    common::until("a thread of the library works", || {
+    common::until("something is prefetched", || {
         common::drop_cache(path);
         stride(&File::open(path).unwrap(), size);
-        has_worker()
+        common::prefetches()
     });
-}
-
-fn has_worker() -> bool {
-    common::own_page().is_some_and(|page| workers(&[page]) > 0)
 }
 
 #[test]
@@ -75,6 +68,31 @@ fn forks_and_signals_do_no_harm() {
 #[test]
 fn locks_descriptors_and_errno_stay_as_they_were() {
     play("locks", 64, &[]);
+}
+
+/// The library is held while it has a file open that it fetches: a lock taken then, in another thread, must not go with it.
+#[cfg(debug_assertions)]
+#[test]
+fn a_lock_taken_while_a_file_is_fetched_stays() {
+    let fifo = common::directory();
+    let fifo = fifo.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let fetched = series("lock-beside", &[("LOADLINE_PREFETCH_HOLD", fifo.to_str().unwrap())]);
+    assert!(fetched > 0, "nothing was fetched: this shows nothing");
+}
+
+#[test]
+fn a_lock_from_before_execve_stays() {
+    assert!(series("open-series", &[]) > 0, "nothing would be fetched: this shows nothing");
+    assert_eq!(series("lock-and-execute", &[]), 0, "files fetched beside a lock");
+}
+
+/// Plays a part beside a series of numbered files; how many were fetched.
+fn series(part: &str, extra: &[(&str, &str)]) -> u64 {
+    let (directory, statistics) = (common::directory(), common::directory());
+    (0..SERIES).for_each(|at| common::cold_file(&member(directory.path(), at), 1));
+    assert_done(&again(part, &member(directory.path(), 0), statistics.path(), extra));
+    common::pages(statistics.path()).iter().map(|page| page.walked.0).sum()
 }
 
 #[test]
@@ -102,9 +120,9 @@ fn child() {
     let path = PathBuf::from(std::env::var_os(FILE).unwrap());
     match part.as_str() {
         "threads" => {
-            // With a panic ahead there may be no thread any more.
+            // With a panic ahead nothing may be prefetched.
             if std::env::var_os("LOADLINE_PREFETCH_PANIC").is_none() {
-                with_worker(&path);
+                with_prefetching(&path);
                 common::drop_cache(&path);
             }
             threads(&path);
@@ -113,6 +131,10 @@ fn child() {
         "locks" => locks(&path),
         "unshare" => unshare(&path),
         "cancel" => cancel(&path),
+        "lock-beside" => lock_beside(path.parent().unwrap()),
+        "open-series" => drop(open_series(path.parent().unwrap())),
+        "lock-and-execute" => lock_and_execute(path.parent().unwrap()),
+        "executed" => executed(path.parent().unwrap()),
         _ => panic!("no such part"),
     }
     println!("PART DONE");
@@ -182,7 +204,7 @@ impl Drop for Stop<'_> {
 
 fn forks(path: &Path) {
     let size = std::fs::metadata(path).unwrap().len();
-    with_worker(path);
+    with_prefetching(path);
     let signalled = File::open(path).unwrap();
     SIGNAL_FILE.store(signalled.as_raw_fd(), Ordering::Relaxed);
     // SAFETY: a handler that only reads; a timer.
@@ -252,12 +274,10 @@ fn forks(path: &Path) {
 fn locks(path: &Path) {
     let size = std::fs::metadata(path).unwrap().len();
     let file = File::options().read(true).write(true).open(path).unwrap();
-    let whole = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
-    // SAFETY: the structure lives through the call.
-    assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole) }, 0);
+    lock(file.as_raw_fd());
     let lowest = File::open("/dev/null").unwrap().as_raw_fd();
     let mut buffer = vec![0; 16_384];
-    common::until("a thread of the library works", || {
+    common::until("something is prefetched", || {
         // SAFETY: no pointers; then this thread's errno. Opening the file anew to drop it would drop the lock, too.
         unsafe {
             libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
@@ -271,22 +291,109 @@ fn locks(path: &Path) {
             // SAFETY: this thread's errno.
             assert_eq!(unsafe { *libc::__errno_location() }, 77);
         }
-        has_worker()
+        common::prefetches()
     });
     (0..size / 4096).for_each(|i| check(&file, i * 7919 % (size / 4096) * 4096, 4096));
     assert_eq!(File::open("/dev/null").unwrap().as_raw_fd(), lowest);
-    // Another process still finds the file locked.
+    assert!(is_locked(file.as_raw_fd()), "the lock is gone");
+}
+
+/// All of a file.
+static WHOLE: libc::flock =
+    libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+
+/// Locks a file.
+fn lock(fd: RawFd) {
+    // SAFETY: the structure lives through the call.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETLK, &raw const WHOLE) }, 0);
+}
+
+/// Whether another process finds a file locked.
+fn is_locked(fd: RawFd) -> bool {
     // SAFETY: the child makes system calls only and leaves without unwinding.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: the structure lives through the call; then the child ends.
         unsafe {
-            let free = libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole) == 0;
+            let free = libc::fcntl(fd, libc::F_SETLK, &raw const WHOLE) == 0;
             let held = !free && matches!(*libc::__errno_location(), libc::EAGAIN | libc::EACCES);
             libc::_exit(if held { 5 } else { 0 });
         }
     }
-    assert_eq!(end_of(pid), Some(5), "the lock is gone");
+    end_of(pid) == Some(5)
+}
+
+/// Files of a series, 1 MiB each.
+const SERIES: usize = 24;
+
+fn member(directory: &Path, number: usize) -> PathBuf {
+    directory.join(format!("part-{number:03}"))
+}
+
+/// Reads the first files of a series, after which the next ones are fetched. They stay open: closing them, too, would drop
+/// locks.
+fn open_series(directory: &Path) -> Vec<File> {
+    let open = |at| {
+        let file = File::open(member(directory, at)).unwrap();
+        (0..8).for_each(|piece| check(&file, piece << 17, 1 << 17));
+        file
+    };
+    (0..SERIES / 2).map(open).collect()
+}
+
+fn open_to_lock(directory: &Path) -> Vec<File> {
+    (0..SERIES).map(|at| File::options().write(true).open(member(directory, at)).unwrap()).collect()
+}
+
+#[cfg(debug_assertions)]
+fn lock_beside(directory: &Path) {
+    let fifo = std::env::var_os("LOADLINE_PREFETCH_HOLD").unwrap();
+    std::thread::scope(|scope| {
+        let opener = scope.spawn(|| open_series(directory));
+        // There is a reader once the library has a file open, and it goes on when there is no writer any more.
+        let mut writer = None;
+        common::until("the library has a file open", || {
+            let opened = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&fifo);
+            writer = opened.ok();
+            writer.is_some()
+        });
+        let locked = open_to_lock(directory);
+        locked.iter().for_each(|file| lock(file.as_raw_fd()));
+        drop(writer);
+        let _open = opener.join().unwrap();
+        for (at, file) in locked.iter().enumerate() {
+            assert!(is_locked(file.as_raw_fd()), "the lock of file {at} is gone");
+        }
+    });
+}
+
+#[cfg(not(debug_assertions))]
+fn lock_beside(_: &Path) {}
+
+/// Locks all files of a series and becomes this program anew, with another part.
+fn lock_and_execute(directory: &Path) {
+    use std::os::unix::process::CommandExt;
+    let locked = open_to_lock(directory);
+    for file in &locked {
+        lock(file.as_raw_fd());
+        // SAFETY: no pointers. It stays open through execve(2).
+        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+    }
+    let numbers: Vec<String> = locked.iter().map(|file| file.as_raw_fd().to_string()).collect();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+    panic!("{}", command.env(PART, "executed").env(LOCKED, numbers.join(" ")).exec());
+}
+
+/// The descriptors of the locked files.
+const LOCKED: &str = "LOADLINE_TEST_LOCKED";
+
+fn executed(directory: &Path) {
+    let numbers = std::env::var(LOCKED).unwrap();
+    let _open = open_series(directory);
+    for (at, fd) in numbers.split(' ').enumerate() {
+        assert!(is_locked(fd.parse().unwrap()), "the lock of file {at} is gone");
+    }
 }
 
 /// The exit code of a child.
@@ -306,8 +413,7 @@ fn unshare(path: &Path) {
     // SAFETY: the child leaves without unwinding.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        with_worker(path);
-        // The thread that was made may have ended itself; most often it is there.
+        with_prefetching(path);
         let before = tasks();
         // SAFETY: no pointers.
         let code = unsafe {
@@ -320,20 +426,14 @@ fn unshare(path: &Path) {
             }
         };
         let alone = tasks() == 1;
-        let code = if before < 2 {
-            6
-        } else if alone {
-            code
-        } else {
-            4
-        };
+        let code = if before == 1 && alone { code } else { 4 };
         // SAFETY: ends the child.
         unsafe { libc::_exit(code) };
     }
     match end_of(pid) {
         Some(REFUSED) => println!("not run: user namespaces are refused here"),
         code => {
-            assert_eq!(code, Some(0), "3: refused for a second thread; 4: one is left; 6: there was none")
+            assert_eq!(code, Some(0), "3: refused for a second thread; 4: there is one")
         }
     }
 }
@@ -376,7 +476,7 @@ fn cancel(path: &Path) {
         unsafe { read(pipe as i32, (&raw mut byte).cast(), 1) };
         std::ptr::null_mut()
     }
-    with_worker(path);
+    with_prefetching(path);
     let mut ends = [0; 2];
     // SAFETY: a pipe nobody writes to, threads that are joined, pointers to locals that live on.
     unsafe {

@@ -6,9 +6,9 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use prefetch::walk::CONFIRM;
-
 const DIRECTORY: &str = "LOADLINE_TEST_DIRECTORY";
+/// Files in the order of the directory before the next ones are fetched.
+const CONFIRM: usize = 3;
 const PART: &str = "LOADLINE_TEST_PART";
 
 /// Names without numbers, which `series` would follow.
@@ -23,10 +23,14 @@ fn play(part: &str) -> (u64, u64) {
     for name in NAMES {
         common::cold_file(&directory.path().join(name), 1);
     }
+    play_in(part, directory.path())
+}
+
+fn play_in(part: &str, directory: &Path) -> (u64, u64) {
     let statistics = common::directory();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env(PART, part).env(DIRECTORY, directory.path());
+    command.env(PART, part).env(DIRECTORY, directory);
     command.env("LD_PRELOAD", common::library()).env("LOADLINE_PREFETCH", "auto");
     command.env("LOADLINE_PREFETCH_DIR", statistics.path());
     let output = command.output().unwrap();
@@ -51,11 +55,14 @@ fn child() {
     let directory = std::env::var_os(DIRECTORY).unwrap();
     // As `ls -U` lists them.
     let entries = std::fs::read_dir(directory).unwrap().flatten();
-    let files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    if std::env::var(PART).unwrap() == "again" {
-        return (0..200).for_each(|_| read(&files[0]));
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let files: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    let (first, rest) = files.split_at(CONFIRM);
+    match std::env::var(PART).unwrap().as_str() {
+        "again" => return (0..200).for_each(|_| read(&files[0])),
+        "first" => return first.iter().for_each(|file| read(file)),
+        _ => {}
     }
-    let (first, rest) = files.split_at(CONFIRM as usize);
     first.iter().for_each(|file| read(file));
     common::until("files are fetched ahead", || walked().0 >= 3);
     rest.iter().for_each(|file| read(file));
@@ -71,4 +78,37 @@ fn the_order_of_the_directory_is_followed() {
 #[test]
 fn a_file_that_is_opened_again_and_again_is_no_directory() {
     assert_eq!(play("again"), (0, 0));
+}
+
+/// Entries that are no files, after three that are: with names of 250 bytes some 30 to a piece of the directory, of which 64 are
+/// looked through.
+const OTHERS: usize = 3000;
+
+/// The program waits in its own `open` while its directory is looked through for the file that comes next.
+#[test]
+fn a_directory_is_not_read_through_for_the_next_file() {
+    let (order, directory) = (common::directory(), common::directory());
+    let link = |path: PathBuf| std::os::unix::fs::symlink("nowhere", path).unwrap();
+    let letters = |at: usize| (0..4).map(move |digit| char::from(b'a' + (at >> (4 * digit) & 15) as u8));
+    (0..OTHERS).for_each(|at| {
+        link(order.path().join(letters(at).chain("x".repeat(246).chars()).collect::<String>()))
+    });
+    let names: Vec<_> =
+        std::fs::read_dir(order.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    // Made in the order in which they are listed: the files are at both ends, whatever the file system goes by.
+    for (at, name) in names.iter().enumerate() {
+        let path = directory.path().join(name);
+        match (CONFIRM..OTHERS - CONFIRM).contains(&at) {
+            true => link(path),
+            false => common::cold_file(&path, 1),
+        }
+    }
+    assert_eq!(play_in("first", directory.path()), (0, 0), "a file behind {OTHERS} others was looked for");
+    // Without the others it would be fetched.
+    let others = names.iter().skip(CONFIRM).take(OTHERS - 2 * CONFIRM);
+    others.for_each(|name| std::fs::remove_file(directory.path().join(name)).unwrap());
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        common::drop_cache(&entry.unwrap().path());
+    }
+    assert!(play_in("first", directory.path()).0 > 0, "nothing was fetched: this shows nothing");
 }

@@ -32,6 +32,17 @@ pub enum ProfileError {
     },
 }
 
+/// A fault that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "fault `{text}`: read, write or flush, then `:N` for the Nth one or `@BLOCK` for the first that touches this block \
+     of 4096 bytes (a flush touches none), then `+` for each one from there on; such as flush:3, write:1000+, read@64"
+)]
+pub struct FaultError {
+    /// As it was written.
+    pub text: String,
+}
+
 /// A device that cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {

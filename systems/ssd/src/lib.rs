@@ -9,6 +9,7 @@
 //! | `profile`, `built_in`, `profiles/*.toml` | devices as data; every value with its source |
 //! | `slow` | the parametric profile `slow(LATENCY,RATE)` |
 //! | `geometry` | flash addresses, scaling to a capacity |
+//! | `fault` | commands that are told to fail |
 //! | `regime`, `order` | what survives in which order; streams and epochs |
 //! | `cache`, `window` | versions on their way to flash; what a flush waits for |
 //! | `flash`, `journal` | all that survives a power cut: pages, map journal, map segments |
@@ -25,6 +26,7 @@ mod cache;
 pub mod command;
 mod device;
 pub mod error;
+pub mod fault;
 mod flash;
 mod ftl;
 pub mod geometry;
@@ -46,6 +48,7 @@ mod window;
 
 pub use command::{BLOCK_BYTES, Command, Completion, Nanos, Op, Status, StreamTag, Tags, Token};
 pub use device::{Config, PowerCut, Recovery, Ssd};
+pub use fault::{Fault, FaultOp, FaultTrigger, Faults};
 pub use ftl::UNREADABLE;
 pub use geometry::Geometry;
 pub use order::EPOCHS_AHEAD_MAX;

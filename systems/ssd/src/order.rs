@@ -135,7 +135,7 @@ impl Order {
     }
 
     /// One of those blocks replaced a cached one of the same epochs: one less to install.
-    pub(crate) fn forgo(&mut self, tags: Resolved) {
+    pub(crate) fn cancel_install(&mut self, tags: Resolved) {
         for t in tags.each() {
             if let Some(e) = self.epoch(t) {
                 e.arrived -= 1;

@@ -12,7 +12,7 @@ const OUT_BYTES: usize = 64;
 
 /// What the kernel offers (`struct fuse_init_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InitAsked {
+pub struct InitRequest {
     /// 7.
     pub major: u32,
     /// Its version of it.
@@ -25,7 +25,7 @@ pub struct InitAsked {
 
 /// What the file system would like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InitWish {
+pub struct InitConfig {
     /// Flags of [`init_flag`]; those that the kernel does not offer are left out.
     pub flags: u64,
     /// Most bytes of a read or write.
@@ -50,12 +50,12 @@ impl Capabilities {
     }
 }
 
-impl InitAsked {
+impl InitRequest {
     /// Reads what stands behind the header; None if there is too little.
-    pub fn parse(bytes: &[u8]) -> Option<InitAsked> {
+    pub fn parse(bytes: &[u8]) -> Option<InitRequest> {
         let low = u64::from(u32_at(bytes, 12)?);
         let high = if low & init_flag::INIT_EXT != 0 { u32_at(bytes, 16)? } else { 0 };
-        Some(InitAsked {
+        Some(InitRequest {
             major: u32_at(bytes, 0)?,
             minor: u32_at(bytes, 4)?,
             max_readahead: u32_at(bytes, 8)?,
@@ -69,7 +69,7 @@ impl InitAsked {
     }
 
     /// The answer (`struct fuse_init_out`), and what is agreed by it.
-    pub fn answer(&self, wish: &InitWish) -> (Vec<u8>, Capabilities) {
+    pub fn answer(&self, wish: &InitConfig) -> (Vec<u8>, Capabilities) {
         let flags = (wish.flags | init_flag::INIT_EXT | init_flag::MAX_PAGES) & self.flags;
         let mut out = Vec::with_capacity(OUT_BYTES);
         let readahead = wish.request_bytes_max.min(self.max_readahead);

@@ -8,7 +8,7 @@ mod notify;
 mod reply;
 mod request;
 
-pub use init::{Capabilities, InitAsked, InitWish};
+pub use init::{Capabilities, InitConfig, InitRequest};
 pub use notify::{invalidate_entry, invalidate_inode, prune};
 pub use reply::{
     Attr, Directory, Entry, Opened, StatFs, attr_bytes, created_bytes, entry_bytes, opened_bytes,

@@ -1,6 +1,6 @@
 //! Requests, taken apart. What they name lies where it arrived.
 
-use super::init::InitAsked;
+use super::init::InitRequest;
 use super::{IN_HEADER_BYTES, opcode, u32_at, u64_at};
 
 /// `struct fuse_in_header`.
@@ -88,7 +88,11 @@ pub enum Operation<'a> {
         lookups: u64,
     },
     BatchForget(Forgets<'a>),
-    GetAttr,
+    /// With a handle of an open file if `with_handle`: asked within a call on that file, such as a write that the kernel collects, and
+    /// not for stat(2).
+    GetAttr {
+        with_handle: bool,
+    },
     /// Attributes with the creation time; the answer is [`Reply::statx`](crate::Reply::statx).
     StatX,
     SetAttr(SetAttr),
@@ -173,7 +177,7 @@ pub enum Operation<'a> {
     Flush {
         handle: u64,
     },
-    Init(InitAsked),
+    Init(InitRequest),
     OpenDir {
         flags: u32,
     },
@@ -315,13 +319,16 @@ impl<'a> Request<'a> {
     /// Reads a request as it comes from a ring: in three pieces. `fixed` may be longer than the arguments.
     pub fn of_parts(header: Header, fixed: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let operation = if header.opcode == opcode::INIT {
-            Operation::Init(InitAsked::parse(rest)?)
+            Operation::Init(InitRequest::parse(rest)?)
         } else {
             parse(header.opcode, fixed, rest)?
         };
         Some(Request { header, operation })
     }
 }
+
+/// Flag of GETATTR: its handle counts.
+const GETATTR_FH: u32 = 1;
 
 fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>> {
     let word = |at| u32_at(fixed, at);
@@ -332,7 +339,7 @@ fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>
         opcode::BATCH_FORGET => {
             Operation::BatchForget(Forgets(rest.get(..(word(0)? as usize).checked_mul(16)?)?))
         }
-        opcode::GETATTR => Operation::GetAttr,
+        opcode::GETATTR => Operation::GetAttr { with_handle: word(0)? & GETATTR_FH != 0 },
         opcode::STATX => Operation::StatX,
         opcode::SETATTR => Operation::SetAttr(set_attr(fixed)?),
         opcode::READLINK => Operation::ReadLink,

@@ -35,7 +35,7 @@ pub enum Blocker {
 
 impl Blocker {
     /// Whether only what lies there is not known; who uses it is.
-    pub(super) fn is_ignorance(&self) -> bool {
+    pub(super) fn is_unknown(&self) -> bool {
         matches!(self, Blocker::Unreadable(_))
     }
 }

@@ -1,14 +1,15 @@
 //! The one decision: may this be overwritten?
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use camino::Utf8Path;
 
-use super::hold::hold;
+use super::hold::{hold_located, reopen_path};
 use super::refusal::EraseRefused;
 use super::report::DeviceReport;
-use super::subject::{Subject, same};
+use super::subject::{Located, same};
 use super::usage::usage;
 use crate::Host;
 use crate::runner::Runner;
@@ -35,7 +36,7 @@ pub enum Consent<'a> {
 pub fn may_overwrite(report: &DeviceReport, consent: Consent<'_>) -> Result<(), EraseRefused> {
     let mut blockers = report.blockers();
     if consent == Consent::NotNeeded {
-        blockers.retain(|blocker| !blocker.is_ignorance());
+        blockers.retain(|blocker| !blocker.is_unknown());
     }
     if !blockers.is_empty() {
         return Err(EraseRefused::InUse { blockers, report: Box::new(report.clone()) });
@@ -102,16 +103,16 @@ impl Permit {
         consent: Consent<'_>,
         patience: Duration,
     ) -> Result<Permit, EraseRefused> {
-        let subject = Subject::of(host, path)?;
-        let mut held = hold(subject.path.as_std_path());
+        let located = Located::of(host, path)?;
+        let mut held = hold_located(&located.at);
         // one whose use can be seen is not waited for
-        if matches!(held, Ok(None)) && usage(host, &subject).is_empty() {
+        if matches!(held, Ok(None)) && usage(host, &located.subject).is_empty() {
             wait_until(patience, || {
-                held = hold(subject.path.as_std_path());
+                held = hold_located(&located.at);
                 !matches!(held, Ok(None))
             });
         }
-        let report = DeviceReport::look(host, runner, &subject, &held);
+        let report = DeviceReport::look(host, runner, &located, &held);
         may_overwrite(&report, consent)?;
         match held {
             Ok(Some(file)) => Ok(Permit { report, file }),
@@ -123,6 +124,12 @@ impl Permit {
     /// The descriptor that holds it, open for reading.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// A path at which it is opened again, for writing too: what was judged, whatever has its name now. Good as long as
+    /// the permit lives.
+    pub fn reopen_path(&self) -> PathBuf {
+        reopen_path(&self.file)
     }
 
     /// The descriptor that holds it, and what lies there.
@@ -198,5 +205,48 @@ mod tests {
         for consent in [Consent::Named(Some(&path)), Consent::Said(true), Consent::NotNeeded] {
             assert!(may_overwrite(&full, consent).is_ok(), "{consent:?}");
         }
+    }
+
+    /// Finds no signature; the first time that it is asked, it puts another file where the one is that is judged.
+    struct Swapper {
+        swap: std::sync::Once,
+        from: std::path::PathBuf,
+        to: std::path::PathBuf,
+    }
+
+    impl Runner for Swapper {
+        fn run(&self, _: &crate::CommandLine) -> std::io::Result<crate::CommandOutput> {
+            self.swap.call_once(|| std::fs::rename(&self.from, &self.to).unwrap());
+            let nothing = String::new;
+            Ok(crate::CommandOutput { code: Some(0), stdout: nothing(), stderr: nothing(), elapsed_ms: 0 })
+        }
+    }
+
+    #[test]
+    fn what_is_judged_is_what_is_held_though_its_name_means_another_file_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, blank) = (dir.path().join("image"), dir.path().join("blank"));
+        std::fs::write(&path, "a letter").unwrap();
+        std::fs::write(&blank, [0; 8]).unwrap();
+        let swapper = Swapper { swap: std::sync::Once::new(), from: blank, to: path.clone() };
+        let path = Utf8Path::from_path(&path).unwrap();
+        let judged = Permit::take(&Host::system(), &swapper, path, Consent::Said(false));
+        assert!(
+            matches!(judged, Err(EraseRefused::NotAsked { .. })),
+            "a letter may be overwritten: {judged:?}"
+        );
+    }
+
+    #[test]
+    fn a_permit_opens_again_what_was_judged() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, letter) = (dir.path().join("image"), dir.path().join("letter"));
+        std::fs::write(&path, [0; 8]).unwrap();
+        std::fs::write(&letter, "a letter").unwrap();
+        let swapper = Swapper { swap: std::sync::Once::new(), from: letter, to: path.clone() };
+        let utf8 = Utf8Path::from_path(&path).unwrap();
+        let permit = Permit::take(&Host::system(), &swapper, utf8, Consent::Said(false)).unwrap();
+        std::fs::write(permit.reopen_path(), "mine now").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     }
 }

@@ -6,11 +6,12 @@ use std::io;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::blank;
-use super::hold::hold;
+use super::hold::hold_located;
+use super::holder::Holder;
 use super::refusal::EraseRefused;
 use super::report::{DeviceReport, Partition};
 use super::signatures;
-use super::subject::Subject;
+use super::subject::Located;
 use super::usage::{partition_names, usage};
 use crate::runner::Runner;
 use crate::{Host, block};
@@ -21,23 +22,24 @@ impl DeviceReport {
     /// # Errors
     /// [`EraseRefused::NotADevice`].
     pub fn inspect(host: &Host, runner: &dyn Runner, path: &Utf8Path) -> Result<Self, EraseRefused> {
-        let subject = Subject::of(host, path)?;
-        let held = hold(subject.path.as_std_path());
-        Ok(Self::look(host, runner, &subject, &held))
+        let located = Located::of(host, path)?;
+        let held = hold_located(&located.at);
+        Ok(Self::look(host, runner, &located, &held))
     }
 
-    /// Looks at `subject`, which is held if it can be.
+    /// Looks at what was located, which is held if it can be.
     pub(super) fn look(
         host: &Host,
         runner: &dyn Runner,
-        subject: &Subject,
+        located: &Located,
         held: &io::Result<Option<File>>,
     ) -> Self {
-        let path = subject.path.clone();
+        let subject = &located.subject;
+        let (path, content) = (subject.path.clone(), located.content_path());
         let mut unreadable = None;
         let mut signatures_of = |path: &Utf8Path| {
             signatures::probe(runner, path).unwrap_or_else(|why| {
-                unreadable.get_or_insert(why);
+                unreadable.get_or_insert(why.replace(content.as_str(), subject.path.as_str()));
                 Vec::new()
             })
         };
@@ -49,14 +51,14 @@ impl DeviceReport {
         let disk = subject.name.as_deref();
         let partitions: Vec<Partition> =
             disk.map(|name| partition_names(host, name)).unwrap_or_default().into_iter().map(part).collect();
-        let signatures = signatures_of(&path);
+        let signatures = signatures_of(&content);
         let size_bytes = match disk {
             Some(name) => block::size_bytes(host, name).unwrap_or(0),
-            None => path.metadata().map_or(0, |meta| meta.len()),
+            None => rustix::fs::fstat(&located.at).map_or(0, |stat| stat.st_size.unsigned_abs()),
         };
         let blank = match disk {
-            Some(_) => blank::device_is_blank(&path, size_bytes),
-            None => blank::file_is_blank(&path),
+            Some(_) => blank::device_is_blank(&content, size_bytes),
+            None => blank::file_is_blank(&content),
         };
         let usage = usage(host, subject);
         Self {
@@ -74,17 +76,20 @@ impl DeviceReport {
             swaps: usage.swaps,
             holders: usage.holders,
             arrays: usage.arrays,
-            exclusive_open_error: exclusive_open_error(held),
+            exclusive_open_error: exclusive_open_error(host, &content, held),
             path,
         }
     }
 }
 
 /// Why it cannot be claimed, if so (open(2), O_EXCL; flock(2)).
-fn exclusive_open_error(held: &io::Result<Option<File>>) -> Option<String> {
+fn exclusive_open_error(host: &Host, content: &Utf8Path, held: &io::Result<Option<File>>) -> Option<String> {
     match held {
         Ok(Some(_)) => None,
-        Ok(None) => Some("another program has claimed it".into()),
+        Ok(None) => Some(match Holder::find(host, content.as_std_path()) {
+            Some(holder) => format!("another program has claimed it: {holder}"),
+            None => "another program has claimed it".into(),
+        }),
         Err(error) => Some(error.to_string()),
     }
 }

@@ -1,9 +1,12 @@
 //! Which device or file a path means.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use camino::{Utf8Path, Utf8PathBuf};
+use rustix::fs::{FileType, fstat};
 
+use super::hold::{locate, reopen_path};
 use super::refusal::EraseRefused;
 use crate::Host;
 
@@ -16,21 +19,38 @@ pub(super) struct Subject {
     pub(super) name: Option<String>,
 }
 
-impl Subject {
-    pub(super) fn of(host: &Host, path: &Utf8Path) -> Result<Subject, EraseRefused> {
+/// A subject and the descriptor that pins it: its path was followed once, and is only shown from then on.
+#[derive(Debug)]
+pub(super) struct Located {
+    pub(super) subject: Subject,
+    pub(super) at: OwnedFd,
+}
+
+impl Located {
+    pub(super) fn of(host: &Host, path: &Utf8Path) -> Result<Located, EraseRefused> {
         let refused = |why: String| EraseRefused::NotADevice { device: path.to_owned(), why };
-        let resolved = path.canonicalize_utf8().map_err(|error| refused(error.to_string()))?;
-        let meta = resolved.metadata().map_err(|error| refused(error.to_string()))?;
-        if meta.is_file() {
-            return Ok(Subject { path: resolved, name: None });
+        let at = locate(path.as_std_path()).map_err(|error| refused(error.to_string()))?;
+        let found = fstat(&at).map_err(|error| refused(std::io::Error::from(error).to_string()))?;
+        let resolved = std::fs::read_link(reopen_path(&at)).map_err(|error| refused(error.to_string()))?;
+        let path =
+            Utf8PathBuf::from_path_buf(resolved).map_err(|_| refused("its path is not UTF-8".into()))?;
+        let name = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => None,
+            FileType::BlockDevice => match name_of_number(host, found.st_rdev) {
+                Some(name) => Some(name),
+                None => return Err(refused("it is not a block device that /sys knows".into())),
+            },
+            _ => return Err(refused("it is neither a block device nor a file".into())),
+        };
+        Ok(Located { subject: Subject { path, name }, at })
+    }
+
+    /// A path to read it by: that of the descriptor, or its own in /dev, which only root arranges and programs know.
+    pub(super) fn content_path(&self) -> Utf8PathBuf {
+        if self.subject.path.starts_with("/dev") {
+            return self.subject.path.clone();
         }
-        if !meta.file_type().is_block_device() {
-            return Err(refused("it is neither a block device nor a file".into()));
-        }
-        match name_of_number(host, meta.rdev()) {
-            Some(name) => Ok(Subject { path: resolved, name: Some(name) }),
-            None => Err(refused("it is not a block device that /sys knows".into())),
-        }
+        Utf8PathBuf::from_path_buf(reopen_path(&self.at)).unwrap_or_else(|_| self.subject.path.clone())
     }
 }
 

@@ -31,7 +31,7 @@ impl Usage {
 
 /// What counts as the thing that is asked about.
 #[derive(Debug, Default)]
-struct Things {
+struct UsageTarget {
     /// Kernel names.
     names: Vec<String>,
     files: Vec<Utf8PathBuf>,
@@ -50,7 +50,7 @@ pub(super) fn usage(host: &Host, subject: &Subject) -> Usage {
         Vec::new()
     });
     let loops = Loops::read(host, mounts.clone());
-    let things = Things::of(host, subject, &loops);
+    let things = UsageTarget::of(host, subject, &loops);
     let numbers: BTreeSet<String> = things
         .names
         .iter()
@@ -72,12 +72,12 @@ pub(super) fn usage(host: &Host, subject: &Subject) -> Usage {
     usage
 }
 
-impl Things {
-    fn of(host: &Host, subject: &Subject, loops: &Loops) -> Things {
+impl UsageTarget {
+    fn of(host: &Host, subject: &Subject, loops: &Loops) -> UsageTarget {
         let Some(name) = &subject.name else {
-            return Things { names: Vec::new(), files: vec![subject.path.clone()] };
+            return UsageTarget { names: Vec::new(), files: vec![subject.path.clone()] };
         };
-        let mut things = Things::default();
+        let mut things = UsageTarget::default();
         let mut next = Some(name.clone());
         while let Some(name) = next.take().filter(|name| !things.names.contains(name)) {
             let disk = block::disk_name(host, &name);
@@ -126,7 +126,7 @@ impl Loops {
     }
 
     /// The loop devices that show one of these things.
-    fn showing(&self, host: &Host, things: &Things) -> Vec<String> {
+    fn showing(&self, host: &Host, things: &UsageTarget) -> Vec<String> {
         let shows = |path: &Utf8PathBuf| match self.device_name(host, path) {
             Some(name) => things.names.contains(&name),
             None => things.files.iter().any(|file| file == path || (self.may_ask(path) && same(file, path))),

@@ -113,14 +113,16 @@ fn without_a_failing_step_there_is_no_knee() {
     assert_eq!(knee(&below), Knee::default());
     assert_eq!(knee(&[]), Knee::default());
     let short = Step { offered: 100.0, trials: vec![vec![10.0, 10.0]] };
-    assert_eq!((short.kept(), knee(&[short])), (Kept::Unknown, Knee::default()));
+    assert_eq!((short.outcome(), knee(&[short])), (StepOutcome::Unknown, Knee::default()));
 }
 
 #[test]
 fn a_step_that_keeps_up_seldom_fails() {
     let mut rng = SplitMix::new(5);
     let fails = |share: f64, rng: &mut SplitMix| {
-        (0..500).filter(|_| step(STEADY, share * CAPACITY, 1, 10, rng).kept() == Kept::Behind).count()
+        (0..500)
+            .filter(|_| step(STEADY, share * CAPACITY, 1, 10, rng).outcome() == StepOutcome::Behind)
+            .count()
     };
     let (at_90, at_110) = (fails(0.9, &mut rng), fails(1.1, &mut rng));
     assert!(at_90 <= 2 && at_110 >= 498, "{at_90} and {at_110} of 500");
@@ -146,13 +148,13 @@ fn a_limit_is_held_up_to_the_first_rate_that_breaks_it() {
     let slow: Histogram = (0..1_000).map(|n| 9_000 + n).collect();
     let steps = || {
         [
-            (300.0, Kept::Up, vec![&fast]),
-            (100.0, Kept::Up, vec![&fast, &fast]),
-            (200.0, Kept::Up, vec![&fast, &slow]),
-            (400.0, Kept::Behind, vec![&fast]),
+            (300.0, StepOutcome::Up, vec![&fast]),
+            (100.0, StepOutcome::Up, vec![&fast, &fast]),
+            (200.0, StepOutcome::Up, vec![&fast, &slow]),
+            (400.0, StepOutcome::Behind, vec![&fast]),
         ]
     };
-    assert_eq!(held(steps(), 0.9, 5_000), Held { at: Some(100.0), not_at: Some(200.0) });
-    assert_eq!(held(steps(), 0.9, 50_000), Held { at: Some(300.0), not_at: Some(400.0) });
-    assert_eq!(held(steps(), 0.9, 10), Held { at: None, not_at: Some(100.0) });
+    assert_eq!(held(steps(), 0.9, 5_000), HighestRate { at: Some(100.0), not_at: Some(200.0) });
+    assert_eq!(held(steps(), 0.9, 50_000), HighestRate { at: Some(300.0), not_at: Some(400.0) });
+    assert_eq!(held(steps(), 0.9, 10), HighestRate { at: None, not_at: Some(100.0) });
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn ab(blocks_max: usize) -> Ab {
-    Ab::new(Plan { blocks_max, ..Plan::default() }, Sense::HigherIsBetter, 1).unwrap()
+fn ab(blocks_max: usize) -> SequentialTest {
+    SequentialTest::new(Plan { blocks_max, ..Plan::default() }, Sense::HigherIsBetter, 1).unwrap()
 }
 
 /// A difference around `center` that is never twice the same.
@@ -11,7 +11,7 @@ fn near(center: f64, i: usize) -> f64 {
     center + 0.01 * (((i * 37) % 100) as f64 / 50.0 - 1.0)
 }
 
-fn pushed(ab: &mut Ab, blocks: usize, center: f64) -> State {
+fn pushed(ab: &mut SequentialTest, blocks: usize, center: f64) -> State {
     for i in 0..blocks {
         ab.push(near(center, i)).unwrap();
     }
@@ -27,20 +27,20 @@ fn a_clear_difference_stops_early_and_stays_decided() {
     let interval = ab.interval().unwrap();
     assert!(interval.low > 1.0 && interval.contains(ab.ratio()), "{interval:?}");
     assert_eq!(ab.push(-5.0), Ok(State::Decided(Verdict::Better)));
-    let mut down = Ab::new(Plan::default(), Sense::LowerIsBetter, 1).unwrap();
+    let mut down = SequentialTest::new(Plan::default(), Sense::LowerIsBetter, 1).unwrap();
     assert_eq!(pushed(&mut down, 40, 0.1), State::Decided(Verdict::Worse));
 }
 
 #[test]
 fn with_one_look_nothing_ends_it_early() {
     let plan = Plan { blocks_max: 110, one_look: true, ..Plan::default() };
-    let mut ab = Ab::new(plan, Sense::HigherIsBetter, 1).unwrap();
+    let mut ab = SequentialTest::new(plan, Sense::HigherIsBetter, 1).unwrap();
     assert_eq!(pushed(&mut ab, 39, 0.1), State::GoOn { next_look: 110 });
     ab.replan(40);
     assert_eq!(ab.state(), State::GoOn { next_look: 40 });
     assert_eq!(pushed(&mut ab, 1, 0.1), State::Decided(Verdict::Better));
     assert!((ab.looks()[0].z - 1.96).abs() < 1e-3, "the fixed test: {:?}", ab.looks());
-    let mut short = Ab::new(plan, Sense::HigherIsBetter, 1).unwrap();
+    let mut short = SequentialTest::new(plan, Sense::HigherIsBetter, 1).unwrap();
     pushed(&mut short, 20, 0.1);
     assert_eq!(short.finish(), State::Decided(Verdict::Better), "the budget was used up before");
 }
@@ -57,7 +57,11 @@ fn quiet_equals_are_the_same_and_loud_ones_cannot_be_told() {
         panic!("{:?}", loud.state());
     };
     assert!(trials > 100, "{trials}");
-    assert!(loud.would_have_seen().is_some_and(|seen| seen > 0.05), "{:?}", loud.would_have_seen());
+    assert!(
+        loud.detectable_difference().is_some_and(|seen| seen > 0.05),
+        "{:?}",
+        loud.detectable_difference()
+    );
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn the_budget_may_end_early_or_be_estimated_anew() {
 #[test]
 fn coins_are_fair_and_seeded() {
     let orders = |seed: u64| {
-        let mut ab = Ab::new(Plan::default(), Sense::HigherIsBetter, seed).unwrap();
+        let mut ab = SequentialTest::new(Plan::default(), Sense::HigherIsBetter, seed).unwrap();
         (0..1_000).map(|_| ab.order()).collect::<Vec<_>>()
     };
     assert_eq!(orders(7), orders(7));
@@ -110,14 +114,14 @@ fn a_block_cancels_a_line_and_refuses_nonsense() {
     assert!(d.abs() < 1e-12);
     assert!(block_difference(&[0.0], &[1.0]).is_err() && block_difference(&[], &[1.0]).is_err());
     assert!(ab(10).push(f64::INFINITY).is_err());
-    assert_eq!((ab(10).ratio(), ab(10).interval(), ab(10).would_have_seen()), (1.0, None, None));
+    assert_eq!((ab(10).ratio(), ab(10).interval(), ab(10).detectable_difference()), (1.0, None, None));
 }
 
 #[test]
 fn a_plan_that_means_nothing_is_refused() {
     let with = |alpha, target| {
         let plan = Plan { alpha, target, ..Plan::default() };
-        Ab::new(plan, Sense::HigherIsBetter, 1).map(|ab| ab.n()).unwrap_err()
+        SequentialTest::new(plan, Sense::HigherIsBetter, 1).map(|ab| ab.n()).unwrap_err()
     };
     assert_eq!(with(0.0, 0.01), PlanError::Alpha(0.0));
     assert!(matches!(with(f64::NAN, 0.01), PlanError::Alpha(_)));

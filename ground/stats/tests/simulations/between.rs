@@ -2,9 +2,9 @@
 
 use stats::Sense;
 use stats::Verdict;
-use stats::between::{Answer, Between, Run, compare};
+use stats::between::{Answer, Run, RunComparison, compare};
 use stats::covariate;
-use stats::history::{Group, Past, Prior, Spread, Summary};
+use stats::history::{Group, PastRun, Prior, Spread, Summary};
 use stats::judge::Thresholds;
 use stats::rng::SplitMix;
 
@@ -20,16 +20,16 @@ fn run(rng: &mut SplitMix, level: f64, tau: f64, trials: usize) -> Summary {
 }
 
 /// Two runs with the truth `effect` after `history` like ones.
-fn compared(rng: &mut SplitMix, tau: f64, history: usize, trials: usize, effect: f64) -> Between {
+fn compared(rng: &mut SplitMix, tau: f64, history: usize, trials: usize, effect: f64) -> RunComparison {
     let past =
-        (0..history).map(|_| Past { summary: run(rng, 0.0, tau, trials), age_days: 1.0, flagged: false });
+        (0..history).map(|_| PastRun { summary: run(rng, 0.0, tau, trials), age_days: 1.0, flagged: false });
     let spread = Spread::learn(&[Group { own: true, runs: past.collect() }], Prior::VIRTUAL);
     let plain = |summary| Run { plain: summary, anchored: None };
     let (a, b) = (plain(run(rng, 0.0, tau, trials)), plain(run(rng, effect, tau, trials)));
     compare(&a, &b, &spread, Vec::new(), Sense::HigherIsBetter, &Thresholds::default())
 }
 
-fn differs(found: &Between) -> bool {
+fn differs(found: &RunComparison) -> bool {
     matches!(found.answer(), Answer::Judged(Verdict::Better | Verdict::Worse, _))
 }
 

@@ -9,3 +9,4 @@ mod many;
 mod noise;
 mod sequential;
 mod slices;
+mod turns;

@@ -1,6 +1,6 @@
 //! Many verdicts in a report, and the history of many runs.
 
-use stats::change::{self, Standing};
+use stats::change::{self, ChangeStatus};
 use stats::effect::Effect;
 use stats::family::judge_together;
 use stats::judge::Thresholds;
@@ -57,7 +57,7 @@ fn a_fifth_real_among_twenty_is_found_and_few_others() {
 }
 
 fn changed(points: &[f64]) -> bool {
-    change::points(points, &[], change::SEED).unwrap().iter().any(|c| c.standing == Standing::Reported)
+    change::points(points, &[], change::SEED).unwrap().iter().any(|c| c.standing == ChangeStatus::Reported)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn s14_change_points() {
             let mut points = series(rng, Noise::Normal, n, 0.05);
             points[n - last..].iter_mut().for_each(|y| *y += sds * 0.05);
             let found = change::points(&points, &[], change::SEED).unwrap();
-            found.iter().any(|c| c.standing != Standing::Spike && c.at.abs_diff(n - last) <= 1)
+            found.iter().any(|c| c.standing != ChangeStatus::Spike && c.at.abs_diff(n - last) <= 1)
         });
     }
     share("3 sd for 8 of 40 points, then back: both found to +-1", rounds(400), 1_795, |rng| {

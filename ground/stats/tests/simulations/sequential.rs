@@ -1,7 +1,7 @@
 //! `ab`: looked at again and again.
 
 use stats::rng::SplitMix;
-use stats::sequential::{Ab, Order, Plan, State, block_difference};
+use stats::sequential::{Order, Plan, SequentialTest, State, block_difference};
 use stats::symmetric;
 use stats::{Sense, Verdict};
 
@@ -9,8 +9,8 @@ use crate::noise::{Noise, at_least, at_most, rounds, series, share};
 
 const NOISES: [Noise; 5] = [Noise::Normal, Noise::T3, Noise::Wild(5), Noise::Memory(0.5), Noise::Drift];
 
-fn plan(blocks_max: usize) -> Ab {
-    Ab::new(Plan { blocks_max, ..Plan::default() }, Sense::HigherIsBetter, 0).unwrap()
+fn plan(blocks_max: usize) -> SequentialTest {
+    SequentialTest::new(Plan { blocks_max, ..Plan::default() }, Sense::HigherIsBetter, 0).unwrap()
 }
 
 /// The difference of a block in the order drawn: four trials from `y`, B being `effect` better.
@@ -21,7 +21,13 @@ fn block(order: Order, y: &[f64], effect: f64) -> f64 {
 }
 
 /// Plays a comparison to its end. `sd` is that of a block's difference: of its four trials each the same.
-fn play(ab: &Ab, rng: &mut SplitMix, noise: Noise, sd: f64, effect: f64) -> (Ab, Verdict) {
+fn play(
+    ab: &SequentialTest,
+    rng: &mut SplitMix,
+    noise: Noise,
+    sd: f64,
+    effect: f64,
+) -> (SequentialTest, Verdict) {
     let mut ab = ab.clone();
     let last = ab.looks().last().map_or(0, |look| look.n);
     let y = series(rng, noise, 4 * last, sd);
@@ -91,7 +97,7 @@ fn same_is_found_earlier_by_the_narrower_interval() {
     let ab = plan(110);
     // A target of nothing never says the same, so that each look can be judged by its interval instead.
     let never = Plan { blocks_max: 110, target: 0.0, ..Plan::default() };
-    let never = Ab::new(never, Sense::HigherIsBetter, 0).unwrap();
+    let never = SequentialTest::new(never, Sense::HigherIsBetter, 0).unwrap();
     let (mut used, mut wide_used, mut wide) = (0, 0, 0);
     let rounds = rounds(500);
     let what = "ab A/A, sigma 3 %, target 1 %, at most 110 blocks: same";
@@ -113,7 +119,7 @@ fn same_is_found_earlier_by_the_narrower_interval() {
 }
 
 /// The same data judged as the same only when the 95 % interval lies inside the target.
-fn by_the_wide_interval(never: &Ab, rng: &mut SplitMix) -> (usize, bool) {
+fn by_the_wide_interval(never: &SequentialTest, rng: &mut SplitMix) -> (usize, bool) {
     let mut ab = never.clone();
     let y = series(rng, Noise::Normal, 440, 0.03);
     for four in y.chunks_exact(4) {

@@ -4,9 +4,9 @@ use stats::compleat::Grade;
 use stats::effect::Effect;
 use stats::judge::Thresholds;
 use stats::rng::SplitMix;
-use stats::sequential::{Ab, Plan, State};
-use stats::shares::Standing;
-use stats::slices::{BLOCKS, Slice, Sliced, Trust, compare, differences, trust};
+use stats::sequential::{Plan, SequentialTest, State};
+use stats::shares::StackResult;
+use stats::slices::{BLOCKS, Slice, SliceComparison, SliceValidity, compare, differences, trust};
 use stats::{Sense, Verdict};
 
 use crate::noise::{Noise, at_least, at_most, normal, pairs, rounds, series, share};
@@ -30,7 +30,7 @@ fn slices(rng: &mut SplitMix, cost: f64, ageing: f64, carried: f64) -> Vec<Slice
     all
 }
 
-fn judged(slices: &[Slice]) -> Sliced {
+fn judged(slices: &[Slice]) -> SliceComparison {
     compare(slices, BLOCKS, &Thresholds::default()).unwrap()
 }
 
@@ -62,7 +62,7 @@ fn slices_that_pay_for_each_other_are_refused() {
     let trusted = |rng: &mut SplitMix, carried: f64| {
         let by_slices = differences(&slices(rng, 1.1, 0.0, carried), BLOCKS).unwrap();
         let whole = pairs(rng, Noise::Normal, 40, 0.04, -(1.1f64.ln()));
-        matches!(trust(&by_slices, &whole).unwrap(), Trust::Trusted { .. })
+        matches!(trust(&by_slices, &whole).unwrap(), SliceValidity::Trusted { .. })
     };
     at_most(0.05, "planted 10 %, half of it carried over: trusted", rounds(300), 1_820, |rng| {
         trusted(rng, 0.5)
@@ -84,7 +84,7 @@ fn build(rng: &mut SplitMix, effect: f64) -> Vec<f64> {
 }
 
 /// Builds judged in sequence, as `ab` judges slices; the same within 5 %.
-fn by_builds(ab: &Ab, rng: &mut SplitMix, effect: f64) -> Verdict {
+fn by_builds(ab: &SequentialTest, rng: &mut SplitMix, effect: f64) -> Verdict {
     let mut ab = ab.clone();
     for _ in 0..BUILDS {
         let blocks = build(rng, effect);
@@ -99,7 +99,7 @@ fn by_builds(ab: &Ab, rng: &mut SplitMix, effect: f64) -> Verdict {
 #[test]
 fn builds_are_judged_and_not_the_slices_of_one() {
     let plan = Plan { blocks_max: BUILDS, target: 0.05, ..Plan::default() };
-    let ab = Ab::new(plan, Sense::HigherIsBetter, 0).unwrap();
+    let ab = SequentialTest::new(plan, Sense::HigherIsBetter, 0).unwrap();
     let differs = |verdict: Verdict| matches!(verdict, Verdict::Better | Verdict::Worse);
     at_most(
         0.05,
@@ -123,7 +123,7 @@ fn builds_are_judged_and_not_the_slices_of_one() {
 }
 
 /// Stacks of which the first has `share` of the others, each in 10 blocks of its own noise.
-fn standing(rng: &mut SplitMix, stacks: usize, truth: f64, sd: f64) -> Standing {
+fn standing(rng: &mut SplitMix, stacks: usize, truth: f64, sd: f64) -> StackResult {
     let noise = |rng: &mut SplitMix| (0..10).map(|_| sd * normal(rng)).collect::<Vec<_>>();
     let own = noise(rng);
     let effect = |_| {
@@ -131,7 +131,7 @@ fn standing(rng: &mut SplitMix, stacks: usize, truth: f64, sd: f64) -> Standing 
         let d: Vec<f64> = own.iter().zip(&other).map(|(x, y)| truth.ln() + x - y).collect();
         Effect::of_differences(&d).unwrap()
     };
-    Standing::against(&(1..stacks).map(effect).collect::<Vec<_>>())
+    StackResult::against(&(1..stacks).map(effect).collect::<Vec<_>>())
 }
 
 #[test]

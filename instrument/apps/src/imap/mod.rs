@@ -17,7 +17,7 @@ use stats::Direction;
 
 use crate::bench::Tally;
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 use client::Client;
 use dovecot::Dovecot;
@@ -70,10 +70,10 @@ impl Load for Imap {
         dovecot::check()
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let mail = place.root.join("mail");
         if phase == 0 {
-            bench.tell("making mailboxes");
+            bench.report("making mailboxes");
             return mailboxes(&mail, self.messages);
         }
         let server = Dovecot::start(&mail)?;

@@ -9,7 +9,7 @@ use stats::Direction;
 use super::MEGA;
 use super::data::{BLOCK_BYTES, Buffers};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 const NAME: &str = "large-file";
 
@@ -44,7 +44,7 @@ impl Load for LargeFile {
         self.file_bytes as f64 / (200.0 * MEGA)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let path = place.root.join(NAME);
         if phase == 0 {
             let buffers = Buffers::new(self.buffers, place.seed);

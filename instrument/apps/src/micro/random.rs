@@ -10,7 +10,7 @@ use stats::Direction;
 use super::data::Buffers;
 use super::{MEGA, large_file};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 const NAME: &str = "random-file";
 
@@ -67,7 +67,7 @@ impl Load for RandomWrite {
         self.file_bytes as f64 / (200.0 * MEGA) + self.writes as f64 / 3000.0
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let path = place.root.join(NAME);
         if phase == 0 {
             let buffers = Buffers::new(self.buffers, place.seed);

@@ -12,7 +12,7 @@ use stats::Direction;
 use super::MEGA;
 use crate::bench::Tally;
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// Largest number of directories within a directory, and of files that make a leaf.
 const FAN_OUT: u64 = 128;
@@ -88,7 +88,7 @@ impl Load for TokuBench {
         self.files as f64 / 15_000.0
     }
 
-    fn run(&self, _phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, _phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let (mut all, mut leaves) = (Vec::new(), Vec::new());
         let top = place.root.join("tokubench");
         std::fs::create_dir(&top).map_err(at(&top))?;

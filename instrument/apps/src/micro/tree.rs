@@ -6,7 +6,7 @@ use stats::Direction;
 
 use crate::programs::{copy_tree, program, time};
 use crate::source::{self, Subset};
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// `find`: `find TREE -name wait.c`. `grep`: `grep -r cpu_to_be64 TREE`. `del`: `rm -rf` of a directory with two
 /// copies of the tree, without a sync in the timer, as in the artifact; `del-synced` has one. Each cold.
@@ -43,7 +43,7 @@ impl Load for Tree {
         source::tree(home, self.subset, tell).map(drop)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let top = place.root.join("del");
         let first = top.join("linux-a");
         match phase {
@@ -51,17 +51,17 @@ impl Load for Tree {
                 let tree = source::tree(place.home, self.subset, &mut |_| {})?;
                 bench.note(format!("source tree: {}", tree.label));
                 std::fs::create_dir(&top).map_err(crate::error::at(&top))?;
-                bench.tell("copying two source trees");
+                bench.report("copying two source trees");
                 copy_tree(&tree.path, &first)?;
                 copy_tree(&tree.path, &top.join("linux-b"))
             }
             1 => {
-                let find = program("find", "findutils")?.args([".", "-name", "wait.c"]).within(&first);
+                let find = program("find", "findutils")?.args([".", "-name", "wait.c"]).in_folder(&first);
                 let found = time(bench, "find", Direction::Read, None, find)?;
                 expect(&found.stdout, "find -name wait.c")
             }
             2 => {
-                let grep = program("grep", "grep")?.args(["-r", "cpu_to_be64", "."]).within(&first);
+                let grep = program("grep", "grep")?.args(["-r", "cpu_to_be64", "."]).in_folder(&first);
                 let found = time(bench, "grep", Direction::Read, None, grep)?;
                 expect(&found.stdout, "grep -r cpu_to_be64")
             }

@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `words` | the text of options: `-F -t 1m` |
+//! | `option_parser` | the text of options: `-F -t 1m` |
 //! | `data` | buffers that say whose they are |
 //! | `phase` | one timed phase of one task |
 //! | `ior` | data: file per process, shared file, segmented, strided, random, read back by others |
@@ -16,10 +16,10 @@ mod data;
 mod io500;
 mod ior;
 mod mdtest;
+mod option_parser;
 mod phase;
-mod words;
 
 pub use io500::Io500;
 pub use ior::Ior;
 pub use mdtest::Mdtest;
-pub use words::OPTIONS;
+pub use option_parser::OPTIONS;

@@ -8,7 +8,7 @@ use stats::Direction;
 
 use crate::AppError;
 use crate::bench::{Bench, Section, Tally};
-use crate::span::{Span, Wall};
+use crate::span::{Span, StonewallMark};
 
 /// A phase that runs.
 pub(crate) struct Phase {
@@ -18,7 +18,7 @@ pub(crate) struct Phase {
     /// What this task does in it.
     pub tally: Tally,
     /// See [`Span::wall`].
-    pub wall: Option<Wall>,
+    pub wall: Option<StonewallMark>,
 }
 
 /// Closes a file and hears whether that went well: network file systems may write what is left only then.
@@ -46,7 +46,7 @@ impl Phase {
         direction: Direction,
     ) -> Result<Phase, AppError> {
         let mut section = bench.open(name, kind, direction);
-        bench.meet(0, true)?;
+        bench.all_gather(0, true)?;
         section.restart();
         let now = now_ns();
         Ok(Phase { name, tally: section.tally(), section, marks_ns: [now; 4], wall: None })
@@ -65,7 +65,7 @@ impl Phase {
 
     /// The time of the stonewall is up.
     pub(crate) fn walled(&mut self) {
-        self.wall = Some(Wall { at_ns: now_ns(), ops: self.tally.ops(), bytes: self.tally.bytes() });
+        self.wall = Some(StonewallMark { at_ns: now_ns(), ops: self.tally.ops(), bytes: self.tally.bytes() });
     }
 
     /// The end. A phase that only opens and closes within its operations has no [`Phase::transferred`].

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Done, Side, together};
+use super::shared::{Done, Side, run_threads};
 use crate::AppError;
 use crate::error::at;
 
@@ -36,13 +36,13 @@ impl Compress {
     /// # Errors
     /// What failed.
     pub fn run(&self) -> Result<Done, AppError> {
-        let (timed_seconds, main) = together(self.folders.clone(), |_, folder| {
+        let (timed_seconds, main) = run_threads(self.folders.clone(), |_, folder| {
             let mut side = Side::default();
             let (mut plain, mut packed) = (Vec::new(), Vec::new());
             let mut encoder = snap::raw::Encoder::new();
             for path in inputs(&folder) {
                 let start = Instant::now();
-                let bytes = one(&path, &mut plain, &mut packed, &mut encoder)?;
+                let bytes = compress_file(&path, &mut plain, &mut packed, &mut encoder)?;
                 side.count(start, bytes);
             }
             Ok(side)
@@ -57,7 +57,7 @@ fn inputs(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn one(
+fn compress_file(
     path: &Path,
     plain: &mut Vec<u8>,
     packed: &mut Vec<u8>,

@@ -9,7 +9,7 @@ use super::measure::{Measured, Timed, provide};
 use super::task::Task;
 use super::{db_bench, files_in, number_of, take_columns, ycsb};
 use crate::programs::program;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// Columns of [`DbBench`]. `scale-` are multireadrandom by threads, `memory-` with memory for a part of the data.
 pub const DB_COLUMNS: [&str; 14] = [
@@ -87,7 +87,7 @@ impl Load for DbBench {
         provide(self.config, home)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let database = place.root.join("db");
         let Some(column) = phase.checked_sub(1).and_then(|at| self.columns.get(at as usize)) else {
             note_read_ahead(place, bench);
@@ -170,7 +170,7 @@ impl Load for Ycsb {
         provide(self.config, home)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let database = place.root.join("db");
         let Some(column) = phase.checked_sub(1).and_then(|at| self.columns.get(at as usize)) else {
             note_read_ahead(place, bench);

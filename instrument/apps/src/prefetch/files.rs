@@ -8,7 +8,7 @@ use super::measure::{Measured, provide, read_ahead_kib};
 use super::task::{Pattern, Task};
 use super::{compress, mapped, mixed, number_of, read, take_columns};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// Files of the private reads: the artifact's 16, one a thread.
 const PRIVATE_FILES: u64 = 16;
@@ -85,7 +85,7 @@ impl Common {
 }
 
 /// A remark on the device, once.
-pub(super) fn note_read_ahead(place: Place<'_>, bench: &mut Bench<'_>) {
+pub(super) fn note_read_ahead(place: LoadSite<'_>, bench: &mut Bench<'_>) {
     if let Some(kib) = read_ahead_kib(place.root) {
         bench.note(format!("the kernel reads up to {kib} KiB ahead on the device"));
     }
@@ -122,7 +122,7 @@ impl Load for ReadPrivate {
         provide(self.0.config, home)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let files = private_files(place.root);
         let Some(column) = self.0.column(phase) else {
             note_read_ahead(place, bench);
@@ -207,7 +207,7 @@ impl Load for ReadShared {
         provide(self.common.config, home)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let file = place.root.join("shared");
         let Some(column) = self.common.column(phase) else {
             note_read_ahead(place, bench);
@@ -270,7 +270,7 @@ impl Load for Compress {
         provide(self.common.config, home)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let folders = self.folders(place.root);
         let Some(column) = self.common.column(phase) else {
             note_read_ahead(place, bench);

@@ -82,13 +82,13 @@ pub fn without(words: &[OsString]) -> Result<Command, AppError> {
     let mut command = Command::new(program);
     command.args(arguments);
     if let Some(loaded) = std::env::var_os("LD_PRELOAD") {
-        command.env("LD_PRELOAD", others(&loaded));
+        command.env("LD_PRELOAD", other_preloads(&loaded));
     }
     Ok(command)
 }
 
 /// `LD_PRELOAD` without the library.
-fn others(loaded: &OsStr) -> OsString {
+fn other_preloads(loaded: &OsStr) -> OsString {
     let text = loaded.to_string_lossy();
     let others = text.split([':', ' ']).filter(|path| !path.ends_with(LIBRARY));
     others.collect::<Vec<_>>().join(":").into()
@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn a_program_alone_has_not_the_library_but_what_else_was_loaded() {
         let loaded = format!("/opt/lib/{LIBRARY}:/a.so /b.so");
-        assert_eq!(others(OsStr::new(&loaded)), "/a.so:/b.so");
-        assert_eq!(others(OsStr::new(LIBRARY)), "");
+        assert_eq!(other_preloads(OsStr::new(&loaded)), "/a.so:/b.so");
+        assert_eq!(other_preloads(OsStr::new(LIBRARY)), "");
         assert!(without(&[]).is_err());
     }
 

@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::read::offsets;
-use super::shared::{Done, Pattern, Side, together};
+use super::shared::{Done, Pattern, Side, run_threads};
 use crate::AppError;
 use crate::error::at;
 
@@ -70,7 +70,7 @@ impl Mapped {
             unsafe { libc::madvise(mapping.start, mapping.length, advice) };
         }
         let (timed_seconds, main) =
-            together((0..self.threads).collect(), |thread, _| Ok(self.thread(thread, &mapping)))?;
+            run_threads((0..self.threads).collect(), |thread, _| Ok(self.thread(thread, &mapping)))?;
         Ok(Done { timed_seconds, main, writes: Side::default() })
     }
 

@@ -14,14 +14,14 @@ use super::task::{ARGUMENT, Done, Task};
 use crate::bench::Section;
 use crate::error::at;
 use crate::programs::{Program, program};
-use crate::{AppError, Bench, Place};
+use crate::{AppError, Bench, LoadSite, source};
 
 const MEGA: f64 = 1e6;
 
 /// One measured program: where, and under what.
 pub(super) struct Measured<'a> {
     pub config: Config,
-    pub place: Place<'a>,
+    pub place: LoadSite<'a>,
     pub column: &'static str,
 }
 
@@ -59,11 +59,12 @@ fn library(mode: Mode) -> Result<Library, AppError> {
 /// Where the program of our own tasks is: this executable under another name, since the library leaves `loadline`
 /// itself alone.
 fn reader(home: &Path) -> PathBuf {
-    home.join("sources").join("prefetch-load")
+    home.join(source::FOLDER).join("prefetch-load")
 }
 
 /// Makes that name, as a hard link, or a copy where there can be none; renewed when this executable is another one.
 fn link(home: &Path) -> Result<(), AppError> {
+    let folder = source::own_folder(home)?;
     let (own, reader) = (library::own()?, reader(home));
     let of =
         |path: &Path| std::fs::metadata(path).map(|data| (data.dev(), data.ino(), data.len(), data.mtime()));
@@ -72,8 +73,6 @@ fn link(home: &Path) -> Result<(), AppError> {
     {
         return Ok(());
     }
-    let folder = home.join("sources");
-    std::fs::create_dir_all(&folder).map_err(at(&folder))?;
     let new = folder.join(format!("prefetch-load.{}", std::process::id()));
     let _ = std::fs::remove_file(&new);
     library::name_this_program(&new)?;
@@ -159,17 +158,16 @@ impl Measured<'_> {
         put("used_bytes", "bytes", timed.bytes as f64);
         put("p50_us", "us", timed.p50_us);
         put("p99_us", "us", timed.p99_us);
-        let (mut issued, mut useful, mut wasted) = (0, 0, 0);
+        let (mut issued, mut useful) = (0u64, 0);
         for found in areas::all(&[statistics]) {
             let total = found.snapshot.total();
             issued += total.issued;
             useful += total.useful;
-            wasted += total.wasted;
         }
         if self.config.mode().is_some() {
             put("prefetched_bytes", "bytes", issued as f64);
             put("useful_bytes", "bytes", useful as f64);
-            put("wasted_bytes", "bytes", wasted as f64);
+            put("wasted_bytes", "bytes", issued.saturating_sub(useful) as f64);
         }
         Ok(())
     }

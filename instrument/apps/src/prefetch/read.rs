@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Done, Pattern, Side, together};
+use super::shared::{Done, Pattern, Side, run_threads};
 use crate::AppError;
 use crate::error::at;
 
@@ -60,7 +60,7 @@ impl Read {
                 parts[owner].push(Part { file, path: path.clone(), from, to });
             }
         }
-        let (timed_seconds, main) = together(parts, |thread, parts| self.thread(thread, &parts))?;
+        let (timed_seconds, main) = run_threads(parts, |thread, parts| self.thread(thread, &parts))?;
         Ok(Done { timed_seconds, main, writes: Side::default() })
     }
 

@@ -62,7 +62,7 @@ impl Side {
 
 /// Runs a function on `threads` threads, all started together after their own preparation, and merges what they did.
 /// The time runs from the common start to the last end.
-pub(super) fn together<P: Send>(
+pub(super) fn run_threads<P: Send>(
     prepared: Vec<P>,
     work: impl Fn(usize, P) -> Result<Side, AppError> + Sync,
 ) -> Result<(f64, Side), AppError> {

@@ -76,7 +76,7 @@ pub fn main() -> Option<u8> {
             0
         }
         Err(message) => {
-            eprintln!("{message}");
+            host::note!("{message}");
             1
         }
     })

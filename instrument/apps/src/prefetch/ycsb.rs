@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kv::embedded::rocksdb::{Db, Options};
-use kv::generators::zipf::Gray;
+use kv::generators::zipf::YcsbZipf;
 use kv::keys::fnv;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Done, Side, together};
+use super::shared::{Done, Side, run_threads};
 use crate::AppError;
 
 /// Bytes of a value (the artifact's; YCSB's own are 1,000).
@@ -61,10 +61,10 @@ impl Ycsb {
     /// What RocksDB says.
     pub fn run(&self) -> Result<Done, AppError> {
         let db = Db::open(&self.database, &OPTIONS)?;
-        let zipf = Gray::new(self.records.max(2));
+        let zipf = YcsbZipf::new(self.records.max(2));
         let records = AtomicU64::new(self.records);
         let seeds: Vec<u64> = (0..self.threads as u64).map(|thread| self.seed.wrapping_add(thread)).collect();
-        let (timed_seconds, main) = together(seeds, |_, seed| {
+        let (timed_seconds, main) = run_threads(seeds, |_, seed| {
             self.thread(&db, &zipf, &records, Xoshiro256PlusPlus::seed_from_u64(seed))
         })?;
         Ok(Done { timed_seconds, main, writes: Side::default() })
@@ -73,7 +73,7 @@ impl Ycsb {
     fn thread(
         &self,
         db: &Db,
-        zipf: &Gray,
+        zipf: &YcsbZipf,
         records: &AtomicU64,
         mut rng: Xoshiro256PlusPlus,
     ) -> Result<Side, AppError> {
@@ -149,7 +149,7 @@ pub(super) fn load(database: &Path, records: u64, seed: u64) -> Result<(), AppEr
 }
 
 /// A rank from 0; 0 is the most popular.
-fn draw(zipf: &Gray, rng: &mut Xoshiro256PlusPlus) -> u64 {
+fn draw(zipf: &YcsbZipf, rng: &mut Xoshiro256PlusPlus) -> u64 {
     zipf.rank(rng.random())
 }
 

@@ -7,7 +7,7 @@ use stats::Direction;
 
 use super::run::{program, time};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// Functions in a C file: it takes a compiler some 50 ms.
 const FUNCTIONS: u64 = 60;
@@ -58,17 +58,17 @@ impl Load for Compile {
         Ok(())
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let tree = place.root.join(TREE);
         match phase {
             0 => {
                 write_tree(&tree, self.files)?;
-                let tar = program("tar", "tar")?.args(["-cf", ARCHIVE, TREE]).within(place.root);
+                let tar = program("tar", "tar")?.args(["-cf", ARCHIVE, TREE]).in_folder(place.root);
                 tar.output()?;
                 std::fs::remove_dir_all(&tree).map_err(at(&tree))
             }
             1 => {
-                let tar = program("tar", "tar")?.args(["-xf", ARCHIVE]).within(place.root);
+                let tar = program("tar", "tar")?.args(["-xf", ARCHIVE]).in_folder(place.root);
                 time(bench, "unpack", Direction::Write, Some(place.root), tar).map(drop)
             }
             _ => {
@@ -78,7 +78,7 @@ impl Load for Compile {
                 ));
                 // flags of the caller's make and compiler would change what is measured
                 let make = program("make", "make")?.env("MAKEFLAGS", "").env("MFLAGS", "");
-                let make = make.arg(format!("-j{}", self.jobs)).within(&tree);
+                let make = make.arg(format!("-j{}", self.jobs)).in_folder(&tree);
                 time(bench, "compile", Direction::Write, Some(place.root), make).map(drop)
             }
         }
@@ -142,7 +142,7 @@ mod tests {
         for name in ["part0.c", "part1.c", "main.c", "all.h", "Makefile"] {
             assert_eq!(std::fs::read(one.join(name)).unwrap(), std::fs::read(other.join(name)).unwrap());
         }
-        program("make", "make").unwrap().env("MAKEFLAGS", "").within(&one).output().unwrap();
+        program("make", "make").unwrap().env("MAKEFLAGS", "").in_folder(&one).output().unwrap();
         assert!(one.join("program").is_file());
     }
 }

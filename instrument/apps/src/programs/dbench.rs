@@ -7,7 +7,7 @@ use std::path::Path;
 use stats::{Direction, Histogram, OpClass, OpOutcome};
 
 use super::run::program;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// The load file of Debian's package.
 const LOAD_FILE: &str = "/usr/share/dbench/client.txt";
@@ -63,7 +63,7 @@ impl Load for Dbench {
         })
     }
 
-    fn run(&self, _phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, _phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let seconds = self.seconds.to_string();
         let mut dbench =
             program("dbench", "dbench")?.args(["-c", LOAD_FILE, "-t", &seconds, "-D"]).arg(place.root);
@@ -88,20 +88,20 @@ impl Load for Dbench {
             );
         }
         bench.note("dbench tells counts and mean latencies, no distribution: there are no percentiles");
-        bench.counted(self.seconds as f64, told.into_iter().map(Told::outcome));
+        bench.counted(self.seconds as f64, told.into_iter().map(DbenchRow::outcome));
         Ok(())
     }
 }
 
 /// A line of dbench's table.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct DbenchRow {
     name: String,
     count: u64,
     mean_ms: f64,
 }
 
-impl Told {
+impl DbenchRow {
     fn outcome(self) -> OpOutcome {
         let direction = match self.name.as_str() {
             "ReadX" => Direction::Read,
@@ -127,12 +127,12 @@ impl Told {
 }
 
 /// The table at the end of dbench's output: `Operation Count AvgLat MaxLat`, latencies in milliseconds.
-fn operations(text: &str) -> Vec<Told> {
+fn operations(text: &str) -> Vec<DbenchRow> {
     let table = text.lines().skip_while(|line| !line.trim_start().starts_with("Operation")).skip(2);
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name, count, mean_ms, _] = words.as_slice() else { return None };
-        Some(Told { name: name.to_string(), count: count.parse().ok()?, mean_ms: mean_ms.parse().ok()? })
+        Some(DbenchRow { name: name.to_string(), count: count.parse().ok()?, mean_ms: mean_ms.parse().ok()? })
     };
     table.map_while(line).collect()
 }
@@ -149,7 +149,7 @@ mod tests {
                     Throughput 45.8048 MB/sec (sync dirs)  1 clients  1 procs  max_latency=86.740 ms\n";
         let told = operations(text);
         assert_eq!(told.len(), 2);
-        assert_eq!(told[1], Told { name: "Flush".into(), count: 239, mean_ms: 3.158 });
+        assert_eq!(told[1], DbenchRow { name: "Flush".into(), count: 239, mean_ms: 3.158 });
         assert!(operations("dbench: cannot open the load file\n").is_empty());
     }
 }

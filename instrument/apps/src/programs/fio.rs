@@ -11,7 +11,7 @@ use stats::{Direction, Histogram, OpClass, OpOutcome};
 
 use super::run::{Program, program};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// What runs when nobody gives a job.
 const DEFAULT: &str = "[randread]\nrw=randread\nsize=16m\ntime_based\nruntime=1\n";
@@ -46,7 +46,7 @@ impl Fio {
         let mut directory = std::ffi::OsString::from("--directory=");
         // a colon separates directories, a backslash keeps it from that
         directory.push(folder.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:"));
-        Ok(fio.arg(directory).within(folder))
+        Ok(fio.arg(directory).in_folder(folder))
     }
 }
 
@@ -61,7 +61,7 @@ impl Load for Fio {
 
     fn seconds_guess(&self) -> f64 {
         let job = fiojob::external(&self.job, &[]).ok();
-        job.and_then(|job| Some((job.seconds? + job.ramp_seconds) as f64)).unwrap_or(60.0)
+        job.and_then(|job| Some(job.seconds? + job.ramp_seconds)).unwrap_or(60.0)
     }
 
     fn takes_time(&self) -> bool {
@@ -76,7 +76,7 @@ impl Load for Fio {
         program("fio", "fio").map(drop)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         if place.pace.rate.is_some() {
             let message =
                 "fio runs as fast as its job says: write rate_iops into the job file, or leave --rate out";
@@ -95,19 +95,18 @@ impl Load for Fio {
         std::fs::write(&path, passed(&self.job, &set)?.text).map_err(at(&path))?;
         let fio = Fio::program(place.root)?;
         if phase == 0 {
-            bench.tell("fio lays its files out");
+            bench.report("fio lays its files out");
             return fio.arg("--create_only=1").arg(&path).output().map(drop);
         }
         bench.check()?;
         let before = bench.counters();
         let output = fio.arg(&path).output()?;
-        for delta in before.until(&bench.counters()) {
-            bench.metric(delta.name, delta.unit, delta.value);
-        }
+        let grown = before.growth_until(&bench.counters());
+        bench.counters_grew(grown);
         let json = json_of(&output.stdout)?;
         // standard error is what is kept with the trial
-        eprintln!("{}", kept(&json));
-        let told = Told::of(&json)?;
+        host::note!("{}", stored_json(&json));
+        let told = FioReport::of(&json)?;
         bench.note(format!(
             "{}: latencies in bins of 1/64 of a power of two, up to 1.6 % off; its JSON is in the trial's raw output",
             told.version
@@ -132,7 +131,7 @@ fn json_of(output: &[u8]) -> Result<Value, AppError> {
 }
 
 /// The JSON as it is kept.
-fn kept(json: &Value) -> String {
+fn stored_json(json: &Value) -> String {
     let whole = json.to_string();
     if whole.len() <= JSON_BYTES_MAX {
         return whole;
@@ -150,7 +149,7 @@ fn kept(json: &Value) -> String {
 
 /// What fio told.
 #[derive(Debug)]
-struct Told {
+struct FioReport {
     version: String,
     /// The longest of its jobs.
     seconds: f64,
@@ -159,8 +158,8 @@ struct Told {
     means_ns: Vec<(String, f64)>,
 }
 
-impl Told {
-    fn of(json: &Value) -> Result<Told, AppError> {
+impl FioReport {
+    fn of(json: &Value) -> Result<FioReport, AppError> {
         let jobs = json["jobs"].as_array().filter(|jobs| !jobs.is_empty());
         let jobs = jobs.ok_or_else(|| AppError::Protocol("fio's JSON holds no jobs".into()))?;
         let mut milliseconds = 0;
@@ -187,7 +186,7 @@ impl Told {
         }
         let version = json["fio version"].as_str().unwrap_or("fio").to_string();
         let sorted: Vec<(OpOutcome, f64)> = order.iter().filter_map(|name| sums.remove(name)).collect();
-        Ok(Told {
+        Ok(FioReport {
             version,
             seconds: milliseconds as f64 / 1000.0,
             means_ns: sorted.iter().map(|(op, sum)| (op.name.clone(), sum / op.ops as f64)).collect(),
@@ -235,7 +234,8 @@ fn outcome(name: String, kind: &str, direction: Direction, part: &Value) -> OpOu
         kind: kind.into(),
         class: OpClass::Io,
         direction,
-        ops: number(&part["total_ios"]),
+        // fdatasync of the engines that block is counted in the latencies alone
+        ops: number(&part["total_ios"]).max(number(&part["lat_ns"]["N"])),
         bytes: number(&part["io_bytes"]),
         errors: 0,
         starved: 0,
@@ -251,6 +251,18 @@ fn outcome(name: String, kind: &str, direction: Direction, part: &Value) -> OpOu
 mod tests {
     use super::*;
 
+    /// As fio 3.33 tells of `fdatasync=1` with psync.
+    #[test]
+    fn fdatasyncs_count_though_fio_tells_of_none() {
+        let text = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "wal", "error": 0,
+            "read": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"mean": 0.0}},
+            "write": {"io_bytes": 8192, "total_ios": 2, "runtime": 5, "lat_ns": {"mean": 10.0, "bins": {"10": 2}}},
+            "sync": {"total_ios": 0, "lat_ns": {"mean": 900.0, "N": 2, "bins": {"904": 2}}}}]}"#;
+        let told = FioReport::of(&json_of(text.as_bytes()).unwrap()).unwrap();
+        let ops: Vec<_> = told.ops.iter().map(|op| (op.name.as_str(), op.ops)).collect();
+        assert_eq!(ops, [("wal-write", 2), ("wal-fsync", 2)]);
+    }
+
     const JSON: &str = r#"fio: a warning
 {"fio version": "fio-3.33", "jobs": [
  {"jobname": "a", "error": 0,
@@ -265,7 +277,7 @@ fio: a line after it"#;
 
     #[test]
     fn clones_are_added_and_bins_become_histograms() {
-        let told = Told::of(&json_of(JSON.as_bytes()).unwrap()).unwrap();
+        let told = FioReport::of(&json_of(JSON.as_bytes()).unwrap()).unwrap();
         assert_eq!((told.version.as_str(), told.seconds), ("fio-3.33", 2.0));
         let names: Vec<&str> = told.ops.iter().map(|op| op.name.as_str()).collect();
         assert_eq!(names, ["a-read", "a-fsync"]);
@@ -278,11 +290,11 @@ fio: a line after it"#;
     #[test]
     fn errors_of_fio_are_told() {
         let failed = JSON.replacen("\"error\": 0", "\"error\": 28", 1);
-        let error = Told::of(&json_of(failed.as_bytes()).unwrap()).unwrap_err().to_string();
+        let error = FioReport::of(&json_of(failed.as_bytes()).unwrap()).unwrap_err().to_string();
         assert!(error.contains("fio's job a") && error.contains("No space"), "{error}");
         let error = json_of(b"fio: no such option").unwrap_err().to_string();
         assert!(error.contains("no JSON") && error.contains("no such option"), "{error}");
-        assert!(Told::of(&Value::Null).is_err());
+        assert!(FioReport::of(&Value::Null).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use stats::Direction;
 
 use super::run::{git_program, time};
 use crate::source::{self, NEW_TAG, OLD_TAG, Subset};
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// `git-clone`: `git clone PATH` into the file system. `git-diff`: cold, `git diff --patch OLD NEW > patch` within
 /// the clone. The history lies elsewhere and is read once before, so that its disk is not measured.
@@ -43,7 +43,7 @@ impl Load for Git {
         source::history(home, self.subset, tell).map(drop)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let clone = place.root.join("clone");
         if phase == 0 {
             let history = source::history(place.home, self.subset, &mut |_| {})?;
@@ -54,7 +54,7 @@ impl Load for Git {
         }
         let patch = clone.join("patch");
         let command = git_program()?.args(["--no-pager", "diff", "--patch", OLD_TAG, NEW_TAG]);
-        let command = command.within(&clone).into_file(&patch)?;
+        let command = command.in_folder(&clone).into_file(&patch)?;
         time(bench, "git-diff", Direction::Read, Some(place.root), command)?;
         match std::fs::metadata(&patch) {
             Ok(meta) if meta.len() > 0 => Ok(()),

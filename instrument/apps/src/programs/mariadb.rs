@@ -69,8 +69,8 @@ impl MariaDb {
     fn wait_until_it_listens(&mut self) -> Result<(), AppError> {
         let start = Instant::now();
         while UnixStream::connect(&self.socket).is_err() {
-            if !self.lives() || start.elapsed() > PATIENCE {
-                let why = if self.lives() { "does not listen" } else { "ended" };
+            if !self.is_alive() || start.elapsed() > PATIENCE {
+                let why = if self.is_alive() { "does not listen" } else { "ended" };
                 return Err(self.failure(why));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -79,7 +79,7 @@ impl MariaDb {
     }
 
     /// Whether it still runs.
-    pub(super) fn lives(&mut self) -> bool {
+    pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -93,14 +93,14 @@ impl MariaDb {
     }
 
     fn end(&mut self) {
-        if !self.lives() {
+        if !self.is_alive() {
             return;
         }
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
         }
         let start = Instant::now();
-        while self.lives() && start.elapsed() < PATIENCE {
+        while self.is_alive() && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(20));
         }
         let _ = self.child.kill();

@@ -6,7 +6,7 @@ use stats::Direction;
 
 use super::run::{copy_tree, program, time};
 use crate::source::{self, Subset};
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// `rsync`: cold, `rsync --stats -r -t -S src rsynced`. `rsync-inplace`: cold,
 /// `rsync --stats -r -t -W --inplace rsynced rsynced2`. The figure is rsync's bytes by wall seconds; its
@@ -44,9 +44,10 @@ impl Load for Rsync {
         source::tree(home, self.subset, tell).map(drop)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
-        let rsync =
-            || program("rsync", "rsync").map(|rsync| rsync.within(place.root).args(["--stats", "-r", "-t"]));
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+        let rsync = || {
+            program("rsync", "rsync").map(|rsync| rsync.in_folder(place.root).args(["--stats", "-r", "-t"]))
+        };
         let (column, seconds_column, command) = match phase {
             0 => {
                 let tree = source::tree(place.home, self.subset, &mut |_| {})?;

@@ -37,7 +37,10 @@ pub(crate) fn git_program() -> Result<Program, AppError> {
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(sbin).map(|folder| folder.join(name)).find(|file| file.is_file())
+    // as a shell finds it: what cannot be executed is passed by
+    let runs =
+        |file: &PathBuf| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
+    std::env::split_paths(&path).chain(sbin).map(|folder| folder.join(name)).find(runs)
 }
 
 impl Program {
@@ -59,7 +62,7 @@ impl Program {
         self
     }
 
-    pub(crate) fn within(mut self, folder: &Path) -> Self {
+    pub(crate) fn in_folder(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
     }

@@ -11,7 +11,7 @@ use stats::{Direction, Histogram, OpClass, OpOutcome};
 use super::mariadb::MariaDb;
 use super::program;
 use crate::error::at;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// How long a client waits for the server's tables.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -88,7 +88,7 @@ impl Sysbench {
                 socket.display()
             )));
         }
-        bench.tell("starting MariaDB");
+        bench.report("starting MariaDB");
         let server = MariaDb::start(&root.join("mariadb"), socket)?;
         self.sysbench(socket)?.arg("prepare").output()?;
         Ok(server)
@@ -101,7 +101,7 @@ impl Sysbench {
             .args(["--histogram=on", "run"])
             .output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let told = Told::read(&text).ok_or_else(|| {
+        let told = SysbenchReport::read(&text).ok_or_else(|| {
             let end: Vec<&str> = text.lines().rev().take(3).collect();
             AppError::Protocol(format!("sysbench told no transactions; it ended with {end:?}"))
         })?;
@@ -158,7 +158,7 @@ impl Load for Sysbench {
         program("mariadb-install-db", "mariadb-server").map(drop)
     }
 
-    fn run(&self, _phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, _phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         match &self.role {
             Role::Both => {
                 let folder = tempfile::Builder::new()
@@ -180,7 +180,7 @@ impl Load for Sysbench {
                 bench.ready()?;
                 // it ends when the clients have ended, and who started them says so
                 while !(bench.stopped())() {
-                    if !server.lives() {
+                    if !server.is_alive() {
                         return Err(server.failure("ended"));
                     }
                     std::thread::sleep(TICK);
@@ -199,15 +199,15 @@ impl Load for Sysbench {
 
 /// What sysbench tells.
 #[derive(Debug)]
-struct Told {
+struct SysbenchReport {
     transactions: u64,
     per_second: f64,
     seconds: f64,
     latencies: Histogram,
 }
 
-impl Told {
-    fn read(text: &str) -> Option<Told> {
+impl SysbenchReport {
+    fn read(text: &str) -> Option<SysbenchReport> {
         let after = |label: &str| {
             let line = text.lines().find(|line| line.trim_start().starts_with(label))?;
             line.trim_start().strip_prefix(label).map(str::trim)
@@ -223,7 +223,7 @@ impl Told {
             let Some(Ok(count)) = rest.split_whitespace().last().map(str::parse) else { continue };
             latencies.record_n((ms * 1e6) as u64, count);
         }
-        Some(Told {
+        Some(SysbenchReport {
             transactions: count.trim().parse().ok()?,
             per_second: rate.split_whitespace().next()?.parse().ok()?,
             seconds,
@@ -260,10 +260,10 @@ mod tests {
             \x20      1.453 |*                                        2\n       3.187 |****************************************  130\n \n\
             SQL statistics:\n    queries performed:\n        write:    132\n    transactions:                        132    (43.96 per sec.)\n\
             General statistics:\n    total time:                          3.0021s\n";
-        let told = Told::read(text).unwrap();
+        let told = SysbenchReport::read(text).unwrap();
         assert_eq!((told.transactions, told.latencies.count()), (132, 132));
         assert!((told.per_second - 43.96).abs() < 1e-9 && (told.seconds - 3.0021).abs() < 1e-9);
-        assert!(Told::read("FATAL: unable to connect to MySQL server\n").is_none());
+        assert!(SysbenchReport::read("FATAL: unable to connect to MySQL server\n").is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use stats::Direction;
 use super::run::{program, time};
 use crate::error::at;
 use crate::source::{self, Subset};
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
 /// `untar`: `tar -xf linux.tar.xz` (the archive lies on the file system, cold). `tar`: cold,
 /// `tar -zcf linux.tar.gz linux`. On a fast device both are bound by xz and gzip.
@@ -46,7 +46,7 @@ impl Load for Tar {
         source::archive(home, self.subset, tell).map(drop)
     }
 
-    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let archive = place.root.join("linux.tar.xz");
         match phase {
             0 => {
@@ -55,11 +55,12 @@ impl Load for Tar {
                 std::fs::copy(&source.path, &archive).map_err(at(&archive)).map(drop)
             }
             1 => {
-                let tar = program("tar", "tar")?.arg("-xf").arg(&archive).within(place.root);
+                let tar = program("tar", "tar")?.arg("-xf").arg(&archive).in_folder(place.root);
                 time(bench, "untar", Direction::Write, Some(place.root), tar).map(drop)
             }
             _ => {
-                let tar = program("tar", "tar")?.args(["-zcf", "linux.tar.gz", "linux"]).within(place.root);
+                let tar =
+                    program("tar", "tar")?.args(["-zcf", "linux.tar.gz", "linux"]).in_folder(place.root);
                 time(bench, "tar", Direction::Read, Some(place.root), tar).map(drop)
             }
         }

@@ -21,7 +21,7 @@ pub(super) fn unpack(
         None => {
             tell(&format!("fetching Debian's {PACKAGE} (140 MB) with apt-get download"));
             std::fs::create_dir_all(cache).map_err(at(cache))?;
-            program("apt-get", "apt")?.args(["download", "-q", PACKAGE]).within(cache).output()?;
+            program("apt-get", "apt")?.args(["download", "-q", PACKAGE]).in_folder(cache).output()?;
             fetched(cache).ok_or_else(|| AppError::Protocol(format!("apt-get download left no {PACKAGE}")))?
         }
     };

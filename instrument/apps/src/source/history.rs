@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use super::{Ready, Subset, once, tree};
+use super::{PreparedSource, Subset, once, tree};
 use crate::AppError;
 use crate::error::at;
 use crate::programs::git_program;
@@ -24,7 +24,7 @@ const LINES: usize = 23;
 ///
 /// # Errors
 /// git is missing or fails.
-pub fn history(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Result<Ready, AppError> {
+pub fn history(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Result<PreparedSource, AppError> {
     let tree = tree(home, subset, tell)?;
     once(home, &format!("history-{}", subset.word()), "history.git", |path| {
         tell("making a git history of the source tree");

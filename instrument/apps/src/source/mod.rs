@@ -23,6 +23,9 @@ use crate::{AppError, Parameters};
 
 pub use history::{NEW_TAG, OLD_TAG, history};
 
+/// The folder of a home in which it lies.
+pub(crate) const FOLDER: &str = "sources";
+
 /// How much of the source tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subset {
@@ -101,7 +104,7 @@ impl Subset {
 
 /// Something that was made once and lies ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ready {
+pub struct PreparedSource {
     /// Where it lies.
     pub path: PathBuf,
     /// What it is, for whoever reads a result.
@@ -112,7 +115,7 @@ pub struct Ready {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn tree(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Result<Ready, AppError> {
+pub fn tree(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Result<PreparedSource, AppError> {
     once(home, &format!("tree-{}", subset.word()), "linux", |path| {
         let origin = match debian::unpack(&folder(home), subset.folders(), path, tell) {
             Ok(version) => format!("linux-source-6.1 {version}"),
@@ -136,7 +139,7 @@ pub fn tree(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Result<R
 ///
 /// # Errors
 /// It cannot be made.
-pub fn archive(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Result<Ready, AppError> {
+pub fn archive(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Result<PreparedSource, AppError> {
     let tree = tree(home, subset, tell)?;
     once(home, &format!("archive-{}", subset.word()), "linux.tar.xz", |path| {
         tell("packing the source tree (xz)");
@@ -156,7 +159,18 @@ pub fn archive(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Resul
 
 /// Where all of it lies.
 fn folder(home: &Path) -> PathBuf {
-    home.join("sources")
+    home.join(FOLDER)
+}
+
+/// The folder of a home that holds what applications make once, made if it is missing.
+///
+/// # Errors
+/// Others could put something into it, which would be read or started with this process's rights.
+pub(crate) fn own_folder(home: &Path) -> Result<PathBuf, AppError> {
+    let utf8 = camino::Utf8Path::from_path(home);
+    let utf8 = utf8.ok_or_else(|| at(home)(std::io::Error::other("the path is not UTF-8")))?;
+    let folder = host::place::own_below(utf8, FOLDER).map_err(|error| at(home)(error.into()))?;
+    Ok(folder.into())
 }
 
 /// What lies ready under `name`, or is made now by `make`, which gets the path of `file` in a private folder. A
@@ -166,13 +180,12 @@ fn once(
     name: &str,
     file: &str,
     make: impl FnOnce(&Path) -> Result<String, AppError>,
-) -> Result<Ready, AppError> {
-    let place = folder(home).join(name);
+) -> Result<PreparedSource, AppError> {
+    let place = own_folder(home)?.join(name);
     let label = |place: &Path| std::fs::read_to_string(place.join("LABEL"));
     if let Ok(label) = label(&place) {
-        return Ok(Ready { path: place.join(file), label });
+        return Ok(PreparedSource { path: place.join(file), label });
     }
-    std::fs::create_dir_all(folder(home)).map_err(at(&folder(home)))?;
     let made = private_tree(home)?;
     let private = made.path().as_std_path().join("made");
     std::fs::create_dir(&private).map_err(at(&private))?;
@@ -182,7 +195,7 @@ fn once(
     // Somebody else may have made it meanwhile: then theirs counts.
     let _ = std::fs::rename(&private, &place);
     let label = label(&place).map_err(at(&place))?;
-    Ok(Ready { path: place.join(file), label })
+    Ok(PreparedSource { path: place.join(file), label })
 }
 
 /// A private folder that is in a journal, so that a killed run leaves nothing half made.

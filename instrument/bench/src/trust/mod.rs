@@ -87,6 +87,9 @@ fn checks(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result
         runs::within(trust, program, tally)?;
         runs::study(trust, program, tally)?;
     }
+    for stack in trust.on.iter().filter(|_| wanted("alike")) {
+        runs::alike(trust, program, tally, stack)?;
+    }
     if wanted("deterministic") {
         guests::deterministic(trust, program, tally)?;
     }

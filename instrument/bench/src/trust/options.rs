@@ -11,10 +11,11 @@ Examples:
   loadline-bench trust --quick                       a few of each, some minutes
   loadline-bench trust --only between                all ten runs of each stack, 45 pairs each
   loadline-bench trust --only slices --count 100
+  loadline-bench trust --only alike --on 'tmpfs;ext4@860evo'
   loadline-bench trust --only deterministic          in guests: needs no quiet machine
   loadline-bench trust --only commands --minutes 5   as many as there is time for
   loadline-bench trust --only slices --beside 'cargo clean -q; cargo build -q -j1'
-Checks: between, anchored (R1); slices (R2); commands (R3); planted (R4); crowded (R5); within (R6); deterministic (R7): docs/statistics.md.
+Checks: between, anchored (R1); slices (R2); commands (R3); planted (R4); crowded (R5); within (R6); deterministic (R7); alike (R8): docs/statistics.md.
 Ctrl-C, or the end of --minutes, ends it with a table of what there is.
 Exit codes: 0 every limit is met; 1 one is missed; 130 interrupted.")]
 pub struct Trust {
@@ -27,7 +28,7 @@ pub struct Trust {
     /// How often each comparison is made; pairs between runs come of ten runs
     #[arg(long)]
     pub(super) count: Option<usize>,
-    /// Stacks of the checks between runs and of those in slices
+    /// Stacks of the checks between runs, of those in slices, and of equal ones in a run
     #[arg(long, value_delimiter = ';', default_value = "tmpfs;ext4@image;ext4@860evo")]
     pub(super) on: Vec<String>,
     /// Seconds that one comparison in turns may take

@@ -166,6 +166,37 @@ pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
     Ok(())
 }
 
+/// One stack twice in a run of five trials of 2 s, in turns: the same within 5 %.
+pub fn alike(trust: &Trust, program: &Program, tally: &mut Tally, stack: &str) -> anyhow::Result<()> {
+    let what = |found: &str| format!("run in turns, {stack} twice, five trials of 2 s: {found}");
+    let same = tally.row("R8", what("same within 5 %"), Limit::AtLeast(80, 100));
+    let wrong = tally.row("R8", what("better or worse"), Limit::AtMost(5, 100));
+    let (mut made, mut ratios) = (0, Vec::new());
+    let times = trust.times(100, 2);
+    while tally.next(made, times) {
+        let home = program.home()?;
+        let seed = made.to_string();
+        let both = format!("{stack},{}", written_otherwise(stack));
+        let trials = ["--for", "2s", "-n", "5", "--seed", &seed, "--interleave", "auto", "-q"];
+        home.run(&[&["run", "mail.f", "--on", &both][..], &trials].concat())?;
+        let said = home.json(&["compare", "last", "--json"])?;
+        let finding = "/pairs/0/lines/0/finding";
+        let verdict = said.verdict(finding);
+        tally.count(same, verdict == "same");
+        tally.count(wrong, is_called(verdict));
+        ratios.push(said.number(&format!("{finding}/ratio")).ln().abs());
+        tally.beside(same, format!("off by {:.1} % (median)", crate::pairs::median(&ratios) * 100.0));
+        made += 1;
+    }
+    Ok(())
+}
+
+/// The same stack in other words, so that it is another one of a run: mounted with `rw`, which is the default.
+fn written_otherwise(stack: &str) -> String {
+    let end = stack.find(['@', ',']).unwrap_or(stack.len());
+    format!("{},rw{}", &stack[..end], &stack[end..])
+}
+
 /// A study of 54 cells: the two stacks of a set of parameters run right after each other, so that their ratio varies less than
 /// they do.
 pub fn study(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result<()> {

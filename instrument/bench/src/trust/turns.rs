@@ -105,12 +105,16 @@ pub fn planted(trust: &Trust, program: &Program, tally: &mut Tally, stack: &str)
         let what = format!("slices, {stack}, {load}: as whole trials within 2 %");
         let row = tally.row("R4", what, Limit::Told);
         let agreed = slices::trust(&by_slices, &by_whole)?;
-        tally.count(row, matches!(agreed, slices::Trust::Trusted { .. }));
+        tally.count(row, matches!(agreed, slices::SliceValidity::Trusted { .. }));
         let mean = |values: &[f64]| (values.iter().sum::<f64>() / values.len().max(1) as f64).exp();
         let words = match agreed {
-            slices::Trust::Trusted { .. } => "trusted".to_string(),
-            slices::Trust::Refused { apart } => format!("apart by {:.1} %: refused", (apart - 1.0) * 100.0),
-            slices::Trust::Unproven { half_width, .. } => format!("+-{:.1} %: unproven", half_width * 100.0),
+            slices::SliceValidity::Trusted { .. } => "trusted".to_string(),
+            slices::SliceValidity::Refused { apart } => {
+                format!("apart by {:.1} %: refused", (apart - 1.0) * 100.0)
+            }
+            slices::SliceValidity::Unproven { half_width, .. } => {
+                format!("+-{:.1} %: unproven", half_width * 100.0)
+            }
         };
         let (few, whole) = (mean(&by_slices), mean(&by_whole));
         tally.beside(row, format!("B/A {few:.3} by slices, {whole:.3} by whole trials: {words}"));

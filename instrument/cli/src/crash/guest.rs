@@ -8,12 +8,12 @@ use camino::Utf8Path;
 use crash::workload::builtin;
 use journal::Journal;
 use lab::guests::Line;
-use lab::site::Site;
+use lab::stack_factory::StackFactory;
 use spec::StackSpec;
 use stack::Availability;
 
+use crate::console::{self, Exit, bad_input};
 use crate::options::Crash;
-use crate::screen::{self, Exit, bad_input};
 
 /// How long a guest may take for what is no state: recording, shrinking, the way there and back.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -29,11 +29,11 @@ pub(super) fn check(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Exit> {
     let words = words(arguments, spec)?;
-    if let Availability::Unavailable(why) = lab::site::availability(spec, false) {
-        eprintln!("loadline: {spec}: {}; {}", why.reason, why.remedy);
+    if let Availability::Unavailable(why) = lab::stack_factory::availability(spec, false) {
+        host::note!("loadline: {spec}: {}; {}", why.reason, why.remedy);
         return Ok(Exit::CannotHere);
     }
-    let site = Site::new(home, &home.join("images"))?;
+    let site = StackFactory::new(home, &home.join("images"))?;
     let states = u32::try_from(arguments.states).unwrap_or(u32::MAX);
     let patience = PATIENCE.saturating_add(PATIENCE_OF_A_STATE.saturating_mul(states));
     let bar = crate::progress::bar(arguments.quiet);
@@ -47,10 +47,10 @@ pub(super) fn check(
     let means = (journal, stop.as_ref());
     let ended = lab::guests::command(&words, spec, patience, &site, means, &mut print);
     bar.finish_and_clear();
-    screen::print(&found)?;
+    console::print(&found)?;
     match ended {
         Ok(commanded) => {
-            screen::print(&format!("  kernel    {}\n", commanded.guest))?;
+            console::print(&format!("  kernel    {}\n", commanded.guest))?;
             match commanded.code.and_then(|code| u8::try_from(code).ok()).and_then(exit_of) {
                 Some(exit) => Ok(exit),
                 None => anyhow::bail!(
@@ -63,7 +63,7 @@ pub(super) fn check(
         Err(_) if stop.load(Ordering::Acquire) => Ok(Exit::Interrupted),
         Err(error) => match error.unavailable() {
             Some(why) => {
-                eprintln!("loadline: {spec}: {}; {}", why.reason, why.remedy);
+                host::note!("loadline: {spec}: {}; {}", why.reason, why.remedy);
                 Ok(Exit::CannotHere)
             }
             None => Err(anyhow::Error::from(error).context(spec.to_string())),

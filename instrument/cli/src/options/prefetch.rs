@@ -23,7 +23,7 @@ app-only (nothing); observe. LOADLINE_PREFETCH=off in the environment turns it o
 pub struct Prefetch {
     /// What to show
     #[command(subcommand)]
-    pub what: Option<PrefetchWhat>,
+    pub what: Option<PrefetchCommand>,
     /// What is done
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub mode: String,
@@ -33,7 +33,7 @@ pub struct Prefetch {
     /// Say afterwards, on standard error, what was done for each file
     #[arg(long)]
     pub explain: bool,
-    /// The most that may be prefetched and unread, in MiB [default: by the free memory and the cgroup]
+    /// The largest file that is fetched for reads without order, in MiB [default: any]
     #[arg(long, value_name = "MIB")]
     pub budget: Option<u64>,
     /// The program and its arguments
@@ -43,7 +43,7 @@ pub struct Prefetch {
 
 /// What `prefetch` shows.
 #[derive(Debug, Subcommand)]
-pub enum PrefetchWhat {
+pub enum PrefetchCommand {
     /// One line for each process that runs, or ran, under the prefetcher
     #[command(after_help = "Examples:\n  loadline prefetch stat\n  loadline prefetch stat 4711")]
     Stat {
@@ -88,7 +88,7 @@ pub struct PrefetchDaemon {
     /// Say at the end, on standard error, what was done for each file
     #[arg(long)]
     pub explain: bool,
-    /// The most that may be prefetched and unread, in MiB [default: by the free memory and the cgroup]
+    /// The largest file that is fetched for reads without order, in MiB [default: any]
     #[arg(long, value_name = "MIB")]
     pub budget: Option<u64>,
     /// Start this program and watch it

@@ -60,7 +60,8 @@ pub struct Run {
     /// Terminals of a database load, each with a connection; several numbers are swept
     #[arg(long, value_name = "N")]
     pub terminals: Option<String>,
-    /// A database server that runs already, instead of a private one on the stack
+    /// A database server that runs already, instead of a private one on the stack; @FILE reads the address from a file, so that
+    /// no list of processes shows its password
     #[arg(long, value_name = "URL")]
     pub address: Option<String>,
     /// Values of a key-value load that say which record and version they are of, each checked when it is read
@@ -72,7 +73,8 @@ pub struct Run {
     /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,
-    /// After `--`: options of `run ior`, `run mdtest` and `run io500`, by the names that IOR and mdtest have for them
+    /// After `--`: options of `run ior`, `run mdtest` and `run io500`, by the names that IOR and mdtest have for them; of `run fio`, its
+    /// command line: loadline run fio --on tmpfs -- --name=x --rw=randread --size=64m
     #[arg(last = true, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub own: Vec<String>,
     /// Measured time of each trial, such as 30s or 5m [default: the workload's own]
@@ -136,6 +138,11 @@ pub struct Run {
     /// No more trials for a cell once the 95 % interval of its median is within +- this share
     #[arg(long, value_name = "PERCENT")]
     pub stop_early: Option<f64>,
+    /// Trials of a block in turns, their stacks side by side: off runs one trial after the other, auto takes turns where that is
+    /// valid and says so, a time such as 50ms is the length of a turn (docs/semantics.md). Without it the study's `interleave`,
+    /// else off: how often turns call equal stacks different has not been measured on a quiet machine yet
+    #[arg(long, value_name = "HOW")]
+    pub interleave: Option<String>,
     /// Go on with the latest unfinished run of the same study
     #[arg(long)]
     pub resume: bool,

@@ -16,6 +16,8 @@ pub enum Ssd {
     List,
     /// Counters: write amplification, cache hits, erases, queue depths (Prometheus text)
     Stats(SsdName),
+    /// Have some of its requests fail, counted from now on
+    Fail(SsdFail),
     /// Make what is recorded of a device readable up to now, behind a mark if one is given
     Record(SsdRecord),
     /// Cut its power: freeze it and write what a reboot would find into an image file
@@ -60,6 +62,9 @@ pub struct SsdAttach {
     /// Hardware queues of the block device; more than one with --transport ublk only
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub queues: u16,
+    /// A request that fails with EIO: flush:3, write:1000+, read@64 (docs/blockdev.md); can be repeated
+    #[arg(long, value_name = "FAULT")]
+    pub fail: Vec<ssd::Fault>,
     /// Record every write, discard and flush in this new file (docs/blockdev.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
@@ -82,6 +87,18 @@ pub struct SsdDetach {
 pub struct SsdName {
     /// Its name, or the block device that `attach` printed
     pub name: String,
+}
+
+/// Options of `ssd fail`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline ssd fail 980pro flush:1\n  loadline ssd fail 980pro write:100+ read@64\n  loadline ssd fail 980pro"
+)]
+pub struct SsdFail {
+    /// Its name, or the block device that `attach` printed
+    pub name: String,
+    /// What fails: flush:3, write:1000+, read@64 (docs/blockdev.md); in place of what was told before
+    pub faults: Vec<ssd::Fault>,
 }
 
 /// Options of `ssd record`.

@@ -37,6 +37,10 @@ fn ranks_write_and_read_what_others_wrote() {
     );
     assert!(shown.to_string().contains("no task reads its own data"), "{trial:#}");
     assert_eq!(trial["extras"]["ranks"].as_array().unwrap().len(), 3);
+    // sampled once, by rank 0, not added over the ranks
+    let cores = std::thread::available_parallelism().unwrap().get() as f64;
+    let (counted, machine) = (metric(trial, "counted_seconds"), metric(trial, "machine_cpu_seconds"));
+    assert!(machine <= cores * (counted + 0.05), "{machine} CPU seconds of the machine in {counted} s");
     let words = ["mdtest", "--on", "dir:shared", "-n", "1", "--", "-n", "50", "-u", "-N", "1", "-w", "10"];
     let output = place.mpirun("3", &words).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));

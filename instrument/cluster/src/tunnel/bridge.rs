@@ -73,7 +73,11 @@ pub(super) fn run(launch: &Launch, links: Vec<(u32, UnixStream)>, ready: &Sender
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1));
     let _ = ready.send(Ok(()));
     if !carry(&world, &mut links) {
-        eprintln!("loadline: a rank did not end: all are ended");
+        // whoever read standard error may have gone
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"loadline: a rank did not end: all are ended\n",
+        );
         world.abort(1);
     }
 }

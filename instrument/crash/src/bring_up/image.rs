@@ -16,19 +16,19 @@ const PIECE: usize = 256 << 10;
 
 /// What every state starts from.
 #[derive(Debug)]
-pub(crate) struct Pristine {
+pub(crate) struct BaseImage {
     /// All bytes; memory only where they are not zero.
     bytes: Vec<u8>,
     filled: Vec<u64>,
 }
 
-impl Pristine {
-    pub(crate) fn new(blocks: u64, filled: &BTreeMap<u64, Vec<u8>>) -> Pristine {
+impl BaseImage {
+    pub(crate) fn new(blocks: u64, filled: &BTreeMap<u64, Vec<u8>>) -> BaseImage {
         let mut bytes = vec![0; blocks as usize * BLOCK];
         for (lba, block) in filled {
             bytes[*lba as usize * BLOCK..][..BLOCK].copy_from_slice(block);
         }
-        Pristine { bytes, filled: filled.keys().copied().collect() }
+        BaseImage { bytes, filled: filled.keys().copied().collect() }
     }
 
     fn block(&self, lba: u64) -> &[u8] {
@@ -40,13 +40,13 @@ impl Pristine {
 #[derive(Debug)]
 pub(crate) struct Image {
     file: File,
-    pristine: Arc<Pristine>,
+    pristine: Arc<BaseImage>,
     buffer: Vec<u8>,
 }
 
 impl Image {
     /// A new file that holds the pristine bytes.
-    pub(crate) fn create(path: &Utf8Path, pristine: Arc<Pristine>) -> io::Result<Image> {
+    pub(crate) fn create(path: &Utf8Path, pristine: Arc<BaseImage>) -> io::Result<Image> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         file.set_len(pristine.bytes.len() as u64)?;
         for lba in &pristine.filled {
@@ -162,7 +162,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = Utf8Path::from_path(dir.path()).unwrap().join("image");
         let filled = [(0u64, 1u8), (3, 2), (4, 3), (700, 4)].map(|(lba, byte)| (lba, vec![byte; BLOCK]));
-        let pristine = Arc::new(Pristine::new(1000, &BTreeMap::from(filled)));
+        let pristine = Arc::new(BaseImage::new(1000, &BTreeMap::from(filled)));
         let mut image = Image::create(&path, pristine.clone()).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), pristine.bytes);
         let mut rng = SplitMix::new(1);

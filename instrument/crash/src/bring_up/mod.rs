@@ -25,8 +25,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use crate::error::CrashError;
 use crate::oracle::{Breach, Kind, Tree, observe};
 use helper::Refusal;
+pub(crate) use image::BaseImage;
 use image::Image;
-pub(crate) use image::Pristine;
 pub(crate) use system::{System, default_bytes};
 
 /// How long an unmount is tried again: a checker that is being started in another thread holds every open
@@ -37,7 +37,7 @@ const OUTPUT_MAX: usize = 4000;
 
 /// What came of a state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct BringUpOutcome {
     /// Everything in the file system; none if it did not mount.
     pub(crate) tree: Option<Tree>,
     /// That it does not mount, that its checker finds damage.
@@ -48,7 +48,7 @@ pub(crate) struct Found {
 
 /// One worker's place.
 #[derive(Debug)]
-pub(crate) struct Rig {
+pub(crate) struct Worker {
     journal: Arc<Journal>,
     entries: Vec<EntryId>,
     system: System,
@@ -59,22 +59,22 @@ pub(crate) struct Rig {
     options: CString,
 }
 
-impl Rig {
+impl Worker {
     /// Makes the image, the loop device and the mount point in `dir`, all in the journal first.
     pub(crate) fn new(
         journal: &Arc<Journal>,
         dir: &Utf8Path,
         number: usize,
         system: &System,
-        pristine: &Arc<Pristine>,
-    ) -> Result<Rig, CrashError> {
+        pristine: &Arc<BaseImage>,
+    ) -> Result<Worker, CrashError> {
         let (file, target) = (dir.join(format!("image-{number}")), dir.join(format!("mnt-{number}")));
         let mut entries = Vec::new();
-        let made = Rig::make(journal, &mut entries, (&file, &target), system, pristine);
+        let made = Worker::make(journal, &mut entries, (&file, &target), system, pristine);
         match made {
             Ok((image, device, options)) => {
                 let (journal, system) = (journal.clone(), system.clone());
-                Ok(Rig { journal, entries, system, image, file, device, target, options })
+                Ok(Worker { journal, entries, system, image, file, device, target, options })
             }
             Err(error) => {
                 journal.undo_entries(&entries);
@@ -88,7 +88,7 @@ impl Rig {
         entries: &mut Vec<EntryId>,
         (file, target): (&Utf8Path, &Utf8Path),
         system: &System,
-        pristine: &Arc<Pristine>,
+        pristine: &Arc<BaseImage>,
     ) -> Result<(Image, Utf8PathBuf, CString), CrashError> {
         // both go with the private directory
         let image = Image::create(file, pristine.clone()).map_err(CrashError::io(format!("write {file}")))?;
@@ -106,7 +106,7 @@ impl Rig {
     pub(crate) fn bring_up<'b>(
         &mut self,
         blocks: impl Iterator<Item = (u64, &'b [u8])>,
-    ) -> Result<Found, CrashError> {
+    ) -> Result<BringUpOutcome, CrashError> {
         self.image.apply(blocks).map_err(CrashError::io(format!("write {}", self.file)))?;
         let found = self.mount_and_look();
         let restored = self.image.restore().map_err(CrashError::io(format!("restore {}", self.file)));
@@ -127,9 +127,9 @@ impl Rig {
         copied
     }
 
-    fn mount_and_look(&self) -> Result<Found, CrashError> {
+    fn mount_and_look(&self) -> Result<BringUpOutcome, CrashError> {
         loopdev::forget_cache(&self.device).map_err(CrashError::io(format!("flush {}", self.device)))?;
-        let mut found = Found::default();
+        let mut found = BringUpOutcome::default();
         if self.system.helper().is_some() {
             // its checker replays the log without writing; the others would find an unclean journal
             self.check(&mut found)?;
@@ -194,7 +194,7 @@ impl Rig {
         self.system.helper().map_or(Ok(()), |helper| helper.wait_released(&self.device))
     }
 
-    fn check(&self, found: &mut Found) -> Result<(), CrashError> {
+    fn check(&self, found: &mut BringUpOutcome) -> Result<(), CrashError> {
         let mut command = self.system.check(&self.file);
         let output = command.output().map_err(CrashError::io(format!("run {command:?}")))?;
         if output.status.success() {
@@ -232,7 +232,7 @@ fn is_telling(line: &str) -> bool {
     !line.trim().is_empty() && !routine.iter().any(|start| line.starts_with(start))
 }
 
-impl Drop for Rig {
+impl Drop for Worker {
     fn drop(&mut self) {
         let report = self.journal.undo_entries(&self.entries);
         if !report.is_clean() {

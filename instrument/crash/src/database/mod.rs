@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
-use sql::job::{Place, Seeds};
+use sql::job::{LoadSite, Seeds};
 use sql::tpcc::{Ledger, Size, conditions};
 use sql::{Job, What};
 use stats::rng::SplitMix;
@@ -33,7 +33,7 @@ pub use options::DatabaseOptions;
 
 use crate::CrashError;
 use crate::run::place;
-use powered::{Bench, Powered};
+use powered::{Bench, PoweredDatabase};
 
 /// The shortest and the longest time from the first transaction of a run to its cut: long enough for some hundred
 /// commits, short enough for a hundred cuts.
@@ -105,7 +105,7 @@ fn fill(bench: &Bench<'_>, stop: &AtomicBool) -> Result<Utf8PathBuf, CrashError>
     let mut ssd = bench.attach(&image)?;
     let builder = stack::Builder::new(bench.folder);
     let built = builder.build_on(&bench.options.spec, ssd.device(), bench.journal)?;
-    let filled = bench.job.fill(&Place {
+    let filled = bench.job.fill(&LoadSite {
         root: built.path(),
         temporary: bench.folder,
         journal: bench.journal,
@@ -164,9 +164,9 @@ impl Chain<'_> {
         Ok(())
     }
 
-    fn recover(&self, cuts: &mut Cuts, image: &Utf8Path) -> Result<Option<Powered>, CrashError> {
+    fn recover(&self, cuts: &mut Cuts, image: &Utf8Path) -> Result<Option<PoweredDatabase>, CrashError> {
         let start = std::time::Instant::now();
-        match Powered::up(self.bench, image) {
+        match PoweredDatabase::up(self.bench, image) {
             Ok(powered) => {
                 cuts.recovered(start.elapsed());
                 Ok(Some(powered))
@@ -182,7 +182,7 @@ impl Chain<'_> {
         }
     }
 
-    fn judge(&self, cuts: &mut Cuts, powered: &Powered) -> Result<(), CrashError> {
+    fn judge(&self, cuts: &mut Cuts, powered: &PoweredDatabase) -> Result<(), CrashError> {
         let mut connection = powered.connect()?;
         let violated: Vec<_> =
             conditions(&mut connection)?.into_iter().filter(|condition| condition.violations > 0).collect();

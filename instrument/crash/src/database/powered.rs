@@ -56,7 +56,7 @@ impl Bench<'_> {
 
 /// A database that runs on a device under power.
 #[derive(Debug)]
-pub(super) struct Powered {
+pub(super) struct PoweredDatabase {
     // in this order: the server goes before the mount, the mount before the device
     server: Server,
     mounted: Mounted,
@@ -108,15 +108,15 @@ impl Mounted {
     }
 }
 
-impl Powered {
+impl PoweredDatabase {
     /// Attaches the image, mounts it, starts the server, which recovers.
-    pub(super) fn up(bench: &Bench<'_>, image: &Utf8Path) -> Result<Powered, CrashError> {
+    pub(super) fn up(bench: &Bench<'_>, image: &Utf8Path) -> Result<PoweredDatabase, CrashError> {
         let ssd = bench.attach(image)?;
         let mounted = Mounted::new(bench, ssd.device())?;
         let data = Job::data(&mounted.target);
         let settings = bench.job.settings(bench.options.flush);
         let server = Server::start(&settings, &data, bench.folder, bench.journal)?;
-        Ok(Powered { server, mounted, ssd, job: bench.job.clone(), home: bench.options.home.clone() })
+        Ok(PoweredDatabase { server, mounted, ssd, job: bench.job.clone(), home: bench.options.home.clone() })
     }
 
     pub(super) fn connect(&self) -> Result<Connection, CrashError> {
@@ -168,7 +168,7 @@ impl Powered {
 
     /// Takes away what is left after the cut.
     fn power_off(self) -> Result<(), CrashError> {
-        let Powered { server, mounted, mut ssd, home, .. } = self;
+        let PoweredDatabase { server, mounted, mut ssd, home, .. } = self;
         drop(server);
         drop(mounted);
         let name = ssd.state().name.clone();
@@ -180,7 +180,7 @@ impl Powered {
 
     /// Ends it without a cut.
     pub(super) fn shut_down(self) -> Result<(), CrashError> {
-        let Powered { server, mounted, mut ssd, .. } = self;
+        let PoweredDatabase { server, mounted, mut ssd, .. } = self;
         server.stop()?;
         drop(mounted);
         Ok(ssd.detach()?)

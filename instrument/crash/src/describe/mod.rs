@@ -9,11 +9,11 @@ mod xfs;
 
 use spec::FsKind;
 
-use crate::explore::Judged;
+use crate::explore::StateVerdict;
 use crate::history::{History, State};
 use crate::oracle::Kind;
 use crate::recording::{ContentId, Event, Recording, Write};
-use crate::verdict::{LostBlock, Request, Smallest};
+use crate::verdict::{LostBlock, MinimalCase, Request};
 use crate::workload::data::{self, Sector};
 use crate::workload::{Op, Script};
 
@@ -126,7 +126,7 @@ impl<'a> Describer<'a> {
         }
     }
 
-    pub(crate) fn smallest(&self, state: &State, kind: Kind, judged: Judged) -> Smallest {
+    pub(crate) fn smallest(&self, state: &State, kind: Kind, judged: StateVerdict) -> MinimalCase {
         let recording = self.recording();
         let lost = state.lost.iter().map(|(block, version)| {
             let lba = self.history.lba(*block);
@@ -143,7 +143,7 @@ impl<'a> Describer<'a> {
             }
         });
         let sent = recording.writes.iter().filter(|write| write.submitted < state.cut).count();
-        Smallest {
+        MinimalCase {
             kind,
             breaches: judged.breaches.iter().map(|breach| breach.detail.clone()).collect(),
             when: self.during(state.cut),
@@ -152,7 +152,7 @@ impl<'a> Describer<'a> {
             lost: lost.collect(),
             last: self.last(state, sent),
             output: judged.output,
-            ..Smallest::default()
+            ..MinimalCase::default()
         }
     }
 

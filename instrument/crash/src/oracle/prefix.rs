@@ -156,7 +156,7 @@ fn differences<'t>(due: &'t Tree, found: &'t Tree) -> impl Iterator<Item = &'t S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Author, NAMES, builtin, drive};
+    use crate::workload::{NAMES, ScriptBuilder, builtin, drive};
     use camino::Utf8Path;
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
 
     /// Two files written, one of them synced in between.
     fn script() -> Script {
-        let mut a = Author::new();
+        let mut a = ScriptBuilder::new();
         a.begin();
         a.create("a");
         a.write("a", 0, 2);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_write_is_found_up_to_a_page() {
-        let mut a = Author::new();
+        let mut a = ScriptBuilder::new();
         a.create("a");
         a.begin();
         a.write("a", 2, 23);

@@ -4,7 +4,7 @@ use camino::Utf8Path;
 
 use super::*;
 use crate::workload::data::Sector;
-use crate::workload::{Author, DriveError, NAMES, Op, Script, builtin, drive};
+use crate::workload::{DriveError, NAMES, Op, Script, ScriptBuilder, builtin, drive};
 use stats::rng::SplitMix;
 
 /// The tree after each operation; `[0]` is before the first.
@@ -65,7 +65,7 @@ fn going_back_behind_a_sync_is_noticed() {
 
 /// `keep` is synced, then overwritten; `new` replaces `old`.
 fn small() -> (Timeline, Vec<Tree>) {
-    let mut a = Author::new();
+    let mut a = ScriptBuilder::new();
     a.create("keep"); // 0
     a.write("keep", 0, 16); // 1
     a.then(Op::Fsync("keep".into())); // 2
@@ -138,7 +138,7 @@ fn a_replacement_is_old_or_new_but_never_neither_nor_both() {
 
 #[test]
 fn on_a_device_that_keeps_the_order_new_data_asks_for_old_syncs() {
-    let mut a = Author::new();
+    let mut a = ScriptBuilder::new();
     for (i, path) in ["a", "b", "c"].into_iter().enumerate() {
         a.create(path); // 0, 3, 6
         a.write(path, 0, 1 + i as u32);
@@ -162,7 +162,7 @@ fn on_a_device_that_keeps_the_order_new_data_asks_for_old_syncs() {
 
 #[test]
 fn the_patterns_of_known_weaknesses_are_told() {
-    let mut a = Author::new();
+    let mut a = ScriptBuilder::new();
     a.then(Op::Mkdir("d".into()));
     a.create("f");
     a.write("f", 0, 4);
@@ -207,7 +207,7 @@ fn strange_names_unreadable_files_and_undone_removals() {
     assert_eq!(kinds(&timeline, 10, 11, &tree), [Kind::Strange]);
     tree.nodes.insert("keep".into(), Node::Unreadable("Input/output error".into()));
     assert_eq!(kinds(&timeline, 10, 11, &tree), [Kind::Unreadable, Kind::Strange]);
-    let mut a = Author::new();
+    let mut a = ScriptBuilder::new();
     a.create("f");
     a.then(Op::Sync);
     a.then(Op::Unlink("f".into()));

@@ -1,6 +1,6 @@
 //! The built-in workloads: small, full of persistence points, in the spirit of ACE (CrashMonkey, OSDI'18).
 
-use super::{Author, Op, Script};
+use super::{Op, Script, ScriptBuilder};
 use stats::rng::SplitMix;
 
 /// Name and meaning of each.
@@ -32,8 +32,8 @@ fn sectors(rng: &mut SplitMix, most: usize) -> u32 {
     1 + rng.below(most) as u32
 }
 
-fn create_fsync(rng: &mut SplitMix) -> Author {
-    let mut a = Author::new();
+fn create_fsync(rng: &mut SplitMix) -> ScriptBuilder {
+    let mut a = ScriptBuilder::new();
     a.then(Op::Mkdir("d".into()));
     a.begin();
     for i in 0..16 {
@@ -46,8 +46,8 @@ fn create_fsync(rng: &mut SplitMix) -> Author {
     a
 }
 
-fn append_fsync(rng: &mut SplitMix) -> Author {
-    let mut a = Author::new();
+fn append_fsync(rng: &mut SplitMix) -> ScriptBuilder {
+    let mut a = ScriptBuilder::new();
     a.create("log");
     a.append("log", 3);
     a.begin();
@@ -60,8 +60,8 @@ fn append_fsync(rng: &mut SplitMix) -> Author {
     a
 }
 
-fn overwrite_fdatasync(rng: &mut SplitMix) -> Author {
-    let mut a = Author::new();
+fn overwrite_fdatasync(rng: &mut SplitMix) -> ScriptBuilder {
+    let mut a = ScriptBuilder::new();
     a.create("table");
     a.write("table", 0, 512);
     a.begin();
@@ -76,8 +76,8 @@ fn overwrite_fdatasync(rng: &mut SplitMix) -> Author {
     a
 }
 
-fn rename_replace(rng: &mut SplitMix) -> Author {
-    let mut a = Author::new();
+fn rename_replace(rng: &mut SplitMix) -> ScriptBuilder {
+    let mut a = ScriptBuilder::new();
     a.create("config");
     a.write("config", 0, 20);
     a.begin();
@@ -94,8 +94,8 @@ fn rename_replace(rng: &mut SplitMix) -> Author {
     a
 }
 
-fn names() -> Author {
-    let mut a = Author::new();
+fn names() -> ScriptBuilder {
+    let mut a = ScriptBuilder::new();
     for path in ["a", "b"] {
         a.create(path);
         a.write(path, 0, 8);
@@ -127,8 +127,8 @@ fn names() -> Author {
 const DIRS: [&str; 3] = ["", "d0/", "d1/"];
 const OPS: usize = 120;
 
-fn random(rng: &mut SplitMix) -> Author {
-    let mut a = Author::new();
+fn random(rng: &mut SplitMix) -> ScriptBuilder {
+    let mut a = ScriptBuilder::new();
     a.then(Op::Mkdir("d0".into()));
     a.then(Op::Mkdir("d1".into()));
     for name in ["f0", "d0/f1", "d1/f2"] {
@@ -143,7 +143,7 @@ fn random(rng: &mut SplitMix) -> Author {
     a
 }
 
-fn random_step(a: &mut Author, rng: &mut SplitMix) {
+fn random_step(a: &mut ScriptBuilder, rng: &mut SplitMix) {
     let new = format!("{}f{}", DIRS[rng.below(3)], rng.below(6));
     let paths = a.paths();
     let Some(old) = rng.pick(&paths).cloned() else { return a.create(&new) };

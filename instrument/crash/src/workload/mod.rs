@@ -100,7 +100,7 @@ pub(crate) fn parent(path: &str) -> &str {
 
 /// Builds scripts: knows which file a path names and how long it is.
 #[derive(Clone, Debug, Default)]
-pub struct Author {
+pub struct ScriptBuilder {
     ops: Vec<Op>,
     setup: usize,
     /// Path -> number of the file.
@@ -110,10 +110,10 @@ pub struct Author {
     versions: u32,
 }
 
-impl Author {
+impl ScriptBuilder {
     /// An empty script.
-    pub fn new() -> Author {
-        Author::default()
+    pub fn new() -> ScriptBuilder {
+        ScriptBuilder::default()
     }
 
     /// What comes after this is recorded; what came before is durable.

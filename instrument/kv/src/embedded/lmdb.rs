@@ -4,8 +4,9 @@ use camino::Utf8Path;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
 
-use super::session::{Embedded, Session, Settings};
+use super::session::{Embedded, SerializedSession, Session, Settings, Values};
 use crate::KvError;
+use crate::record::Names;
 
 /// Least size of the map: address space, not memory.
 const MAP_BYTES_MIN: u64 = 4 << 30;
@@ -48,8 +49,8 @@ impl Lmdb {
 }
 
 impl Embedded for Lmdb {
-    fn session(&self) -> Result<Box<dyn Session + '_>, KvError> {
-        Ok(Box::new(Shared(self)))
+    fn session<'a>(&'a self, names: &'a Names) -> Result<Box<dyn Session + 'a>, KvError> {
+        Ok(Box::new(SerializedSession::new(Shared(self), names)))
     }
 
     fn settle(&self, _stopped: &dyn Fn() -> bool) -> Result<(), KvError> {
@@ -68,11 +69,12 @@ impl Embedded for Lmdb {
 
 struct Shared<'a>(&'a Lmdb);
 
-impl Session for Shared<'_> {
+impl Values for Shared<'_> {
     fn get(&mut self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, KvError> {
         let transaction = self.0.env.read_txn().map_err(failed)?;
         let found = self.0.database.get(&transaction, key).map_err(failed)?;
         if let Some(value) = found {
+            read(value);
             show(value);
         }
         Ok(found.is_some())
@@ -101,8 +103,55 @@ impl Session for Shared<'_> {
         let found = self.0.database.range(&transaction, &range).map_err(failed)?;
         for entry in found.take(usize::try_from(most).unwrap_or(usize::MAX)) {
             let (key, value) = entry.map_err(failed)?;
+            read(value);
             show(key, value);
         }
         Ok(())
+    }
+}
+
+/// Reads every byte of a value. LMDB answers with a place in its map: nothing of a value is read from the device before somebody
+/// touches it, whereas the other engines read, check or copy whole values.
+#[inline]
+fn read(value: &[u8]) {
+    let (words, rest) = value.as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
+    let rest = rest.iter().fold(0, |sum, byte| sum ^ byte);
+    std::hint::black_box((sum, rest));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of the mapped file that are in this process's memory.
+    fn resident_kib(map: &str) -> u64 {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let of_map = smaps.lines().skip_while(|line| !line.ends_with(map));
+        let rss = of_map.take(8).find_map(|line| line.strip_prefix("Rss:"));
+        rss.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok())
+            .unwrap_or_else(|| panic!("{smaps}"))
+    }
+
+    #[test]
+    fn a_read_touches_every_page_of_its_value() {
+        const VALUE_BYTES: usize = 8 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8Path::from_path(folder.path()).unwrap();
+        let settings = Settings { cache_bytes: 0, sync: false, sessions: 1, bytes: VALUE_BYTES as u64 };
+        {
+            let db = Lmdb::open(path, &settings).unwrap();
+            Shared(&db).put(b"key", &vec![7; VALUE_BYTES]).unwrap();
+            db.env.prepare_for_closing().wait();
+        }
+        let db = Lmdb::open(path, &settings).unwrap();
+        let map = format!("{path}/data.mdb");
+        let before = resident_kib(&map);
+        assert!(before < 4096, "{before} KiB are mapped before anything was read");
+        let mut seen = 0;
+        assert!(Shared(&db).get(b"key", &mut |value| seen = value.len()).unwrap());
+        let after = resident_kib(&map);
+        assert_eq!(seen, VALUE_BYTES);
+        assert!(after >= 8 << 10, "of a value of 8 MiB {after} KiB were read");
     }
 }

@@ -1,15 +1,25 @@
-//! SQLite: one table, a connection for each session, write-ahead log.
+//! SQLite: one table as YCSB's JDBC binding makes it, with a column for each field; a connection for each session,
+//! write-ahead log.
 
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, ToSql, params};
 
-use super::session::{Embedded, Session, Settings};
+use super::session::{Embedded, Session, Settings, Show, ShowScanned};
 use crate::KvError;
+use crate::client::RequestedFields;
+use crate::record::Names;
+use crate::values::FieldValues;
 
 /// How long a connection waits for another one's write.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Statements beside those that set one field each.
+const STATEMENTS_MORE: usize = 8;
+/// Most columns of a table (sqlite.org/limits.html), the key among them.
+pub(crate) const COLUMNS_MAX: u64 = 2000;
 
 /// An open database.
 #[derive(Debug)]
@@ -23,11 +33,12 @@ fn failed(error: rusqlite::Error) -> KvError {
 }
 
 impl Sqlite {
-    pub(super) fn open(path: &Utf8Path, settings: &Settings) -> Result<Sqlite, KvError> {
+    pub(super) fn open(path: &Utf8Path, settings: &Settings, names: &Names) -> Result<Sqlite, KvError> {
         let sqlite = Sqlite { file: path.join("kv.sqlite"), settings: *settings };
         let connection = sqlite.connect()?;
-        let made = "CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID";
-        connection.execute_batch(made).map_err(failed)?;
+        let columns: String = columns(names).iter().map(|column| format!(", {column} TEXT")).collect();
+        let made = format!("CREATE TABLE IF NOT EXISTS usertable (YCSB_KEY VARCHAR PRIMARY KEY{columns})");
+        connection.execute_batch(&made).map_err(failed)?;
         Ok(sqlite)
     }
 
@@ -47,8 +58,11 @@ impl Sqlite {
 }
 
 impl Embedded for Sqlite {
-    fn session(&self) -> Result<Box<dyn Session + '_>, KvError> {
-        Ok(Box::new(Connected(self.connect()?)))
+    fn session<'a>(&'a self, names: &'a Names) -> Result<Box<dyn Session + 'a>, KvError> {
+        let (connection, statements) = (self.connect()?, Statements::of(names));
+        // each update of one field has a statement of its own
+        connection.set_prepared_statement_cache_capacity(names.len() + STATEMENTS_MORE);
+        Ok(Box::new(Connected { connection, statements, names }))
     }
 
     fn settle(&self, _stopped: &dyn Fn() -> bool) -> Result<(), KvError> {
@@ -73,47 +87,143 @@ impl Embedded for Sqlite {
     }
 }
 
-struct Connected(Connection);
+/// A text of any bytes: YCSB's values are text, those that are verified are not.
+struct Text<'a>(&'a [u8]);
 
-const PUT: &str = "INSERT OR REPLACE INTO kv (k, v) VALUES (?1, ?2)";
+impl ToSql for Text<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0)))
+    }
+}
 
-impl Session for Connected {
-    fn get(&mut self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, KvError> {
-        let mut statement = self.0.prepare_cached("SELECT v FROM kv WHERE k = ?1").map_err(failed)?;
-        let found = statement
-            .query_row([key], |row| {
-                show(row.get_ref(0)?.as_blob()?);
-                Ok(())
-            })
-            .optional();
-        found.map(|found| found.is_some()).map_err(failed)
+/// The statements of YCSB's JDBC binding. One that is cached is found by its text.
+struct Statements {
+    read: String,
+    scan: String,
+    insert: String,
+    /// Writes a record, whether or not there is one.
+    replace: String,
+    /// Sets one field.
+    set: Vec<String>,
+    set_all: String,
+}
+
+impl Statements {
+    fn of(names: &Names) -> Statements {
+        let columns = columns(names);
+        let places = ",?".repeat(columns.len());
+        let values = format!("INTO usertable (YCSB_KEY,{}) VALUES (?{places})", columns.join(","));
+        let set = |columns: &[String]| {
+            let all: Vec<String> = columns.iter().map(|column| format!("{column}=?")).collect();
+            format!("UPDATE usertable SET {} WHERE YCSB_KEY = ?", all.join(", "))
+        };
+        Statements {
+            read: "SELECT * FROM usertable WHERE YCSB_KEY = ?".into(),
+            scan: "SELECT * FROM usertable WHERE YCSB_KEY >= ? ORDER BY YCSB_KEY LIMIT ?".into(),
+            insert: format!("INSERT {values}"),
+            replace: format!("INSERT OR REPLACE {values}"),
+            set: columns.iter().map(|column| set(std::slice::from_ref(column))).collect(),
+            set_all: set(&columns),
+        }
+    }
+}
+
+/// Names of columns, quoted.
+fn columns(names: &Names) -> Vec<String> {
+    (0..names.len()).map(|field| format!("\"{}\"", names.name(field).replace('"', "\"\""))).collect()
+}
+
+struct Connected<'a> {
+    connection: Connection,
+    statements: Statements,
+    names: &'a Names,
+}
+
+/// Executes a statement with these texts; how many rows it changed.
+fn execute<'a>(
+    connection: &Connection,
+    text: &str,
+    values: impl Iterator<Item = &'a [u8]>,
+) -> Result<usize, KvError> {
+    let mut statement = connection.prepare_cached(text).map_err(failed)?;
+    for (number, value) in values.enumerate() {
+        statement.raw_bind_parameter(number + 1, Text(value)).map_err(failed)?;
+    }
+    statement.raw_execute().map_err(failed)
+}
+
+/// Writes a whole record.
+fn write(connection: &Connection, text: &str, key: &[u8], fields: &FieldValues) -> Result<(), KvError> {
+    let values = fields.iter().map(|(_, value)| value);
+    execute(connection, text, std::iter::once(key).chain(values)).map(drop)
+}
+
+/// The text of a column.
+fn column<'a>(row: &'a Row<'_>, number: usize) -> Result<&'a [u8], KvError> {
+    row.get_ref(number).and_then(|value| Ok(value.as_bytes()?)).map_err(failed)
+}
+
+/// Shows the fields of a row that are asked for. All of it is read: the binding selects every column, whatever it is asked for.
+fn show_fields(
+    row: &Row<'_>,
+    names: &Names,
+    asked: RequestedFields,
+    show: &mut dyn FnMut(usize, &[u8]),
+) -> Result<(), KvError> {
+    for field in (0..names.len()).filter(|field| asked.has(*field)) {
+        show(field, column(row, field + 1)?);
+    }
+    Ok(())
+}
+
+impl Session for Connected<'_> {
+    fn read(&mut self, key: &[u8], asked: RequestedFields, show: Show<'_>) -> Result<bool, KvError> {
+        let mut statement = self.connection.prepare_cached(&self.statements.read).map_err(failed)?;
+        let mut rows = statement.query([Text(key)]).map_err(failed)?;
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(false) };
+        show_fields(row, self.names, asked, show)?;
+        Ok(true)
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), KvError> {
-        let mut statement = self.0.prepare_cached(PUT).map_err(failed)?;
-        statement.execute(params![key, value]).map(drop).map_err(failed)
+    fn insert(&mut self, key: &[u8], fields: &FieldValues) -> Result<(), KvError> {
+        write(&self.connection, &self.statements.insert, key, fields)
     }
 
-    fn load(&mut self, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(), KvError> {
-        let transaction =
-            self.0.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failed)?;
-        {
-            let mut statement = transaction.prepare_cached(PUT).map_err(failed)?;
-            for (key, value) in records {
-                statement.execute(params![key, value]).map_err(failed)?;
-            }
+    fn update(&mut self, key: &[u8], fields: &FieldValues) -> Result<Option<u64>, KvError> {
+        let Statements { replace, set, set_all, .. } = &self.statements;
+        if self.names.is_value() {
+            return write(&self.connection, replace, key, fields).map(|()| Some(1));
+        }
+        let text = if fields.fields() == 1 { set.get(fields.first()).unwrap_or(set_all) } else { set_all };
+        let values = fields.iter().map(|(_, value)| value).chain(std::iter::once(key));
+        let rows = execute(&self.connection, text, values)?;
+        Ok((rows > 0).then_some(1))
+    }
+
+    fn load(&mut self, records: &[(Vec<u8>, FieldValues)]) -> Result<(), KvError> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        for (key, fields) in records {
+            write(&transaction, &self.statements.replace, key, fields)?;
         }
         transaction.commit().map_err(failed)
     }
 
-    fn scan(&mut self, key: &[u8], most: u64, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), KvError> {
-        let text = "SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k LIMIT ?2";
-        let mut statement = self.0.prepare_cached(text).map_err(failed)?;
+    fn scan(
+        &mut self,
+        key: &[u8],
+        most: u64,
+        asked: RequestedFields,
+        show: ShowScanned<'_>,
+    ) -> Result<(), KvError> {
+        let mut statement = self.connection.prepare_cached(&self.statements.scan).map_err(failed)?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let mut rows = statement.query(params![key, most]).map_err(failed)?;
+        let mut rows = statement.query(params![Text(key), most]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
-            let blob = |at: usize| row.get_ref(at)?.as_blob().map_err(rusqlite::Error::from);
-            show(blob(0).map_err(failed)?, blob(1).map_err(failed)?);
+            let key = column(row, 0)?;
+            show_fields(row, self.names, asked, &mut |field, value| show(key, field, value))?;
         }
         Ok(())
     }

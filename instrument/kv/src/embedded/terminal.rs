@@ -3,71 +3,88 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serve::drive::{Done, Terminal};
+use serve::drive::{Terminal, TransactionEnd};
 
 use super::session::{Embedded, Session};
 use crate::KvError;
-use crate::client::{Client, Op, Shared, Step, missing};
+use crate::client::{Client, Op, RequestedFields, Scratch, Shared, Step, missing};
 use crate::engine::Engine;
+use crate::values::FieldValues;
 
 /// Records of a batch of the load.
 const BATCH: u64 = 500;
 
 /// A terminal.
-pub(crate) struct OnSession<'a> {
+pub(crate) struct SessionTerminal<'a> {
     client: Client,
     session: Box<dyn Session + 'a>,
     step: Option<Step>,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    room: Scratch,
 }
 
-impl<'a> OnSession<'a> {
+impl<'a> SessionTerminal<'a> {
     pub(crate) fn new(
         db: &'a dyn Embedded,
-        shared: &Arc<Shared>,
+        shared: &'a Arc<Shared>,
         number: u32,
         all: u32,
-    ) -> Result<OnSession<'a>, KvError> {
+    ) -> Result<SessionTerminal<'a>, KvError> {
         let client = Client::new(shared, number, all);
-        Ok(OnSession { client, session: db.session()?, step: None, key: Vec::new(), value: Vec::new() })
+        Ok(SessionTerminal {
+            client,
+            session: db.session(shared.names())?,
+            step: None,
+            room: Scratch::default(),
+        })
     }
 
     fn read(&mut self, step: &Step) -> Result<u64, KvError> {
-        let OnSession { client, session, key, .. } = self;
-        let (mut judged, mut bytes) = (Ok(()), 0);
-        let found = session.get(key, &mut |value| {
-            bytes = value.len() as u64;
-            judged = client.look(step, key, value);
-        })?;
-        client.calls += 1;
-        judged?;
-        if found { Ok(bytes) } else { Err(missing(step.record, key)) }
-    }
-
-    fn write(&mut self, step: &mut Step) -> Result<u64, KvError> {
-        self.client.begin_write(step, &self.key, &mut self.value);
-        self.session.put(&self.key, &self.value)?;
-        self.client.calls += 1;
-        self.client.end_write(step);
-        Ok(self.value.len() as u64)
-    }
-
-    fn scan(&mut self, most: u64) -> Result<u64, KvError> {
-        let OnSession { client, session, key, .. } = self;
-        let (mut judged, mut bytes) = (Ok(()), 0);
-        session.scan(key, most, &mut |key, value| {
+        let SessionTerminal { client, session, room, .. } = self;
+        let (mut judged, mut bytes, mut fields) = (Ok(()), 0, 0);
+        session.read(&room.key, step.asked, &mut |field, value| {
             bytes += value.len() as u64;
+            fields += 1;
             if judged.is_ok() {
-                judged = client.look_scanned(key, value);
+                judged = client.look(step, room, field, value);
             }
         })?;
         client.calls += 1;
+        judged?;
+        client.end_read(step, &room.key, fields)?;
+        Ok(bytes)
+    }
+
+    fn write(&mut self, step: &mut Step) -> Result<u64, KvError> {
+        let SessionTerminal { client, session, room, .. } = self;
+        client.begin_write(step, room);
+        if step.op == Op::Insert {
+            session.insert(&room.key, &room.written)?;
+            client.calls += 1;
+        } else {
+            let calls = session.update(&room.key, &room.written)?;
+            client.calls += calls.ok_or_else(|| missing(step.record, &room.key))?;
+        }
+        client.end_write(step);
+        Ok(room.written.bytes().len() as u64)
+    }
+
+    fn scan(&mut self, step: &Step, most: u64) -> Result<u64, KvError> {
+        let SessionTerminal { client, session, room, .. } = self;
+        let (mut judged, mut bytes, mut fields) = (Ok(()), 0, 0);
+        session.scan(&room.key, most, step.asked, &mut |key, field, value| {
+            bytes += value.len() as u64;
+            fields += 1;
+            if judged.is_ok() {
+                judged = client.look_scanned(key, field, value);
+            }
+        })?;
+        client.calls += 1;
+        client.count_scanned((fields / client.asked(step)) as u64);
         judged.map(|()| bytes)
     }
 }
 
-impl Terminal for OnSession<'_> {
+impl Terminal for SessionTerminal<'_> {
     type Error = KvError;
 
     fn has_more(&mut self) -> bool {
@@ -76,20 +93,20 @@ impl Terminal for OnSession<'_> {
 
     fn choose(&mut self) -> usize {
         let step = self.client.choose();
-        self.client.key(step.record, &mut self.key);
+        self.client.prepare(&step, &mut self.room);
         self.step = Some(step);
         step.kind
     }
 
-    fn attempt(&mut self) -> Result<Done, KvError> {
+    fn attempt(&mut self) -> Result<TransactionEnd, KvError> {
         let Some(mut step) = self.step else { return Err(KvError::Engine("nothing was chosen".into())) };
         let bytes = match step.op {
             Op::Read => self.read(&step)?,
             Op::Update | Op::Insert => self.write(&mut step)?,
-            Op::Scan(most) => self.scan(most)?,
+            Op::Scan(most) => self.scan(&step, most)?,
             Op::Modify => self.read(&step)? + self.write(&mut step)?,
         };
-        Ok(Done::Moved { ops: 1, bytes })
+        Ok(TransactionEnd::Moved { ops: 1, bytes })
     }
 }
 
@@ -105,7 +122,7 @@ pub(crate) fn load(
     let (start, end) = (workload.insert_start, workload.insert_start + workload.insert_count);
     let (next, loaded, failed) = (AtomicU64::new(start), AtomicU64::new(0), Mutex::new(None));
     let part = || -> Result<(), KvError> {
-        let mut session = db.session()?;
+        let mut session = db.session(shared.names())?;
         let mut records = Vec::new();
         loop {
             let first = next.fetch_add(BATCH, Ordering::Relaxed);
@@ -118,9 +135,9 @@ pub(crate) fn load(
             let last = (first + BATCH).min(end);
             records.clear();
             records.extend((first..last).map(|record| {
-                let (key, mut value) = (workload.keys.key(record), Vec::new());
-                shared.first_value(record, &key, &mut value);
-                (key, value)
+                let (key, mut fields) = (workload.keys.key(record), FieldValues::default());
+                shared.first_values(record, &key, &mut fields);
+                (key, fields)
             }));
             session.load(&records)?;
             progress(loaded.fetch_add(last - first, Ordering::Relaxed) + last - first);
@@ -151,21 +168,18 @@ pub(crate) fn read_all(
     shared: &Shared,
     stopped: &dyn Fn() -> bool,
 ) -> Result<u64, KvError> {
-    let mut session = db.session()?;
+    let mut session = db.session(shared.names())?;
     let workload = shared.workload();
-    let records = workload.insert_start..shared.counter.limit();
-    let number = records.end - records.start;
-    for record in records {
-        if record % BATCH == 0 && stopped() {
+    let mut number = 0;
+    for record in shared.records(shared.counter.limit()).into_iter().flatten() {
+        if number % BATCH == 0 && stopped() {
             return Err(KvError::Interrupted);
         }
+        number += 1;
         let key = workload.keys.key(record);
-        let mut judged = Ok(());
-        let floor = shared.floor(record);
-        if !session.get(&key, &mut |value| judged = shared.judge(record, floor, &key, value))? {
-            return Err(missing(record, &key));
-        }
-        judged?;
+        let mut fields: Vec<(usize, Vec<u8>)> = Vec::new();
+        session.read(&key, RequestedFields::All, &mut |field, value| fields.push((field, value.to_vec())))?;
+        shared.judge(record, &key, fields.iter().map(|(field, value)| (*field, value.as_slice())))?;
     }
     Ok(number)
 }

@@ -12,7 +12,7 @@ use crate::keys::fnv;
 
 use super::counter::Counter;
 use super::draw::{Draw, below};
-use super::zipf::{Exact, Gray, THETA, gray};
+use super::zipf::{RejectionZipf, THETA, YcsbZipf, gray};
 
 /// Items of YCSB's scrambled form: 0 to 10^10, both included.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_001;
@@ -79,18 +79,18 @@ pub struct Range {
     pub start: u64,
     /// How many there are at the beginning.
     pub count: u64,
+    /// Records of the whole database: new ones follow them.
+    pub records: u64,
     /// How many may be inserted meanwhile: the scrambled form spreads over them too.
     pub expected: u64,
-    /// Records of the whole database (exponential).
-    pub records: u64,
 }
 
 #[derive(Debug, Clone)]
 enum Form {
     Uniform,
-    Scrambled { gray: Arc<Gray>, modulus: u64 },
-    Exact { exact: Exact, places: Arc<Shuffle> },
-    Latest(Gray),
+    Scrambled { gray: Arc<YcsbZipf>, modulus: u64 },
+    Exact { exact: RejectionZipf, places: Arc<Shuffle> },
+    Latest(YcsbZipf),
     Hotspot { hot: u64, requests: f64 },
     Sequential(Arc<AtomicU64>),
     Exponential { gamma: f64 },
@@ -121,7 +121,7 @@ impl Request {
         let form = match distribution {
             Distribution::Uniform => Form::Uniform,
             Distribution::Zipfian => Form::Scrambled {
-                gray: Arc::new(Gray::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA)),
+                gray: Arc::new(YcsbZipf::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA)),
                 // YCSB's upper end is included: one more than there are
                 modulus: range.count + range.expected + 1,
             },
@@ -131,11 +131,11 @@ impl Request {
                 })?;
                 let rng = StreamId::of_run(seed, Purpose::Other(workload::rng::hash_name("kv.places"))).rng();
                 Form::Exact {
-                    exact: Exact::new(range.count, THETA)?,
+                    exact: RejectionZipf::new(range.count, THETA)?,
                     places: Arc::new(Shuffle::new(len, rng)),
                 }
             }
-            Distribution::Latest => Form::Latest(Gray::new(counter.limit().saturating_sub(1).max(2))),
+            Distribution::Latest => Form::Latest(YcsbZipf::new(counter.limit().saturating_sub(1).max(2))),
             Distribution::Hotspot { data, requests } => {
                 Form::Hotspot { hot: (range.count as f64 * data) as u64, requests }
             }
@@ -158,9 +158,12 @@ impl Request {
 
     /// The same for the forms that YCSB has, from any source of uniform numbers.
     fn ycsb_record(&mut self, draw: &mut impl Draw) -> u64 {
+        // numbers of records that other loads of the database insert
+        let elsewhere = self.range.start + self.range.count..self.range.records;
         for _ in 0..REDRAWS_MAX {
             let limit = self.counter.limit();
-            if let Some(record) = self.drawn(draw, limit.saturating_sub(1)).filter(|record| *record < limit) {
+            let is_there = |record: &u64| *record < limit && !elsewhere.contains(record);
+            if let Some(record) = self.drawn(draw, limit.saturating_sub(1)).filter(is_there) {
                 return record;
             }
         }
@@ -223,13 +226,13 @@ mod tests {
     #[test]
     fn same_uniform_numbers_same_records_as_ycsb() {
         let zipfian: Vec<u64> = {
-            let (gray, mut java) = (Gray::new(1000), Java::new(42));
+            let (gray, mut java) = (YcsbZipf::new(1000), Java::new(42));
             java.unit();
             (0..20).map(|_| gray.rank(java.unit())).collect()
         };
         assert_eq!(zipfian, [90, 4, 3, 79, 484, 7, 3, 16, 194, 545, 13, 151, 9, 1, 45, 2, 269, 1, 43, 152]);
         let behind: Vec<u64> = {
-            let (gray, mut java) = (Gray::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA), Java::new(42));
+            let (gray, mut java) = (YcsbZipf::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA), Java::new(42));
             java.unit();
             (0..20).map(|_| gray.rank(java.unit())).collect()
         };
@@ -333,7 +336,7 @@ mod tests {
             0.0, 0.01, 0.0377, 0.0378, 0.0567, 0.0568, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8,
             0.9, 0.99, 0.999, 0.999999,
         ];
-        let gray = Gray::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA);
+        let gray = YcsbZipf::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA);
         assert_eq!(
             units.map(|unit| gray.rank(unit)),
             [

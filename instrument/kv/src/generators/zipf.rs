@@ -18,7 +18,7 @@ fn zeta(from: u64, to: u64, theta: f64, sum: f64) -> f64 {
 /// Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), section 3, as YCSB has it. Ranks
 /// from 2 on are an approximation: with 1,000 items rank 2 comes in 5.1 % of draws instead of 4.4 %.
 #[derive(Debug, Clone)]
-pub struct Gray {
+pub struct YcsbZipf {
     items: u64,
     counted: u64,
     theta: f64,
@@ -28,15 +28,15 @@ pub struct Gray {
     eta: f64,
 }
 
-impl Gray {
+impl YcsbZipf {
     /// Ranks from 0 to `items` - 1. Takes time in proportion to `items`: about 0.1 s for 5 million.
-    pub fn new(items: u64) -> Gray {
-        Gray::with_zeta(items, zeta(0, items, THETA, 0.0))
+    pub fn new(items: u64) -> YcsbZipf {
+        YcsbZipf::with_zeta(items, zeta(0, items, THETA, 0.0))
     }
 
     /// The same with a sum that is known.
-    pub fn with_zeta(items: u64, zetan: f64) -> Gray {
-        let mut gray = Gray {
+    pub fn with_zeta(items: u64, zetan: f64) -> YcsbZipf {
+        let mut gray = YcsbZipf {
             items,
             counted: items,
             theta: THETA,
@@ -100,16 +100,17 @@ impl Gray {
 /// Rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
 /// distributions", ACM TOMACS 6(3), 1996): exact, in constant time and space.
 #[derive(Debug, Clone)]
-pub struct Exact(rand_distr::Zipf<f64>);
+pub struct RejectionZipf(rand_distr::Zipf<f64>);
 
-impl Exact {
+impl RejectionZipf {
     /// Ranks from 0 to `items` - 1 with P(rank) in proportion to (rank + 1)^-theta.
     ///
     /// # Errors
     /// No items, or an exponent below 0.
-    pub fn new(items: u64, theta: f64) -> Result<Exact, KvError> {
+    pub fn new(items: u64, theta: f64) -> Result<RejectionZipf, KvError> {
         let made = rand_distr::Zipf::new(items as f64, theta);
-        made.map(Exact).map_err(|error| KvError::Parameter(format!("zipf over {items} records: {error}")))
+        made.map(RejectionZipf)
+            .map_err(|error| KvError::Parameter(format!("zipf over {items} records: {error}")))
     }
 
     /// A rank.
@@ -121,7 +122,7 @@ impl Exact {
 
 /// A draw of Gray's approximation.
 #[inline]
-pub(super) fn gray(draw: &mut impl Draw, gray: &Gray) -> u64 {
+pub(super) fn gray(draw: &mut impl Draw, gray: &YcsbZipf) -> u64 {
     gray.rank(draw.unit())
 }
 
@@ -160,8 +161,8 @@ mod tests {
 
     #[test]
     fn the_exact_form_passes_chi_square_and_ycsbs_form_does_not() {
-        let exact = Exact::new(ITEMS, THETA).unwrap();
-        let gray = Gray::new(ITEMS);
+        let exact = RejectionZipf::new(ITEMS, THETA).unwrap();
+        let gray = YcsbZipf::new(ITEMS);
         let (mut of_exact, mut of_gray) = (vec![0; ITEMS as usize], vec![0; ITEMS as usize]);
         let mut rng = rng(11);
         for _ in 0..DRAWS {
@@ -181,26 +182,26 @@ mod tests {
     #[test]
     fn small_domains_are_exact_too() {
         for items in [1, 2, 3, 10] {
-            let exact = Exact::new(items, THETA).unwrap();
+            let exact = RejectionZipf::new(items, THETA).unwrap();
             let (mut counts, mut rng) = (vec![0; items as usize], rng(items));
             (0..100_000).for_each(|_| counts[exact.rank(&mut rng) as usize] += 1);
             let sum = zeta(0, items, THETA, 0.0);
             let found = chi_square(&counts, |rank| ((rank + 1) as f64).powf(-THETA) / sum);
             assert!(found < limit((items - 1).max(1) as f64), "{items}: {found}");
         }
-        assert!(Exact::new(0, THETA).is_err());
+        assert!(RejectionZipf::new(0, THETA).is_err());
     }
 
     #[test]
     fn constants_are_those_of_ycsb() {
-        let (zeta2, zetan, alpha, _) = Gray::new(1000).constants();
+        let (zeta2, zetan, alpha, _) = YcsbZipf::new(1000).constants();
         assert_eq!((zeta2, zetan, alpha), (1.5034777750283594, 7.728953217284729, 99.99999999999991));
         assert_eq!(zeta(0, 1_000_000, THETA, 0.0), 15.391849746037371);
     }
 
     #[test]
     fn a_growing_domain_sums_on() {
-        let mut grown = Gray::new(100);
+        let mut grown = YcsbZipf::new(100);
         grown.rank_among(0.5, 300);
         assert_eq!(grown.zetan, zeta(0, 300, THETA, 0.0));
     }

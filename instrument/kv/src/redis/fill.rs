@@ -1,9 +1,13 @@
 //! The load of the records through pipelines, and the reading of all of them.
 
+use std::ops::Range;
+
 use crate::KvError;
-use crate::client::{Shared, missing};
+use crate::client::{RequestedFields, Shared};
+use crate::values::FieldValues;
 
 use super::INDEX;
+use super::records::Commands;
 use super::resp::{Reply, refusal};
 use super::ring::{Ring, text};
 
@@ -20,33 +24,43 @@ pub fn load(
     stopped: &dyn Fn() -> bool,
     progress: &dyn Fn(u64),
 ) -> Result<(), KvError> {
-    let workload = shared.workload();
+    let (workload, commands) = (shared.workload(), Commands::of(shared));
     let (start, end) = (workload.insert_start, workload.insert_start + workload.insert_count);
-    let indexed = workload.shares.scan > 0.0;
-    let mut first = start;
-    while first < end {
+    let mut fields = FieldValues::default();
+    for keys in batches(shared, start..end) {
         if stopped() {
             return Err(KvError::Interrupted);
         }
-        let last = (first + BATCH).min(end);
-        let keys: Vec<Vec<u8>> = (first..last).map(|record| workload.keys.key(record)).collect();
-        let mut commands: Vec<(&[u8], Vec<u8>)> = Vec::new();
-        for (record, key) in (first..last).zip(&keys) {
-            let mut value = Vec::new();
-            shared.first_value(record, key, &mut value);
-            commands.push((key, text(&[b"SET", key, &value])));
-            if indexed {
-                commands.push((INDEX, text(&[b"ZADD", INDEX, b"0", key])));
+        let mut texts: Vec<(&[u8], Vec<u8>)> = Vec::new();
+        for (record, key) in &keys {
+            shared.first_values(*record, key, &mut fields);
+            texts.push((key, written(|out| commands.write(key, &fields, out))));
+            if commands.indexed {
+                texts.push((INDEX, written(|out| commands.index(key, out))));
             }
         }
-        ring.pipeline(&commands, &mut |_, reply| match reply {
+        ring.pipeline(&texts, &mut |_, reply| match reply {
             Reply::Error(text) => Err(refusal("loading", text)),
             _ => Ok(()),
         })?;
-        progress(last - start);
-        first = last;
+        progress(keys.last().map_or(0, |(record, _)| record + 1 - start));
     }
     Ok(())
+}
+
+/// Numbers and keys of records, in batches.
+fn batches(shared: &Shared, records: Range<u64>) -> impl Iterator<Item = Vec<(u64, Vec<u8>)>> {
+    let keys = shared.workload().keys;
+    (records.start..records.end).step_by(BATCH as usize).map(move |first| {
+        (first..(first + BATCH).min(records.end)).map(|record| (record, keys.key(record))).collect()
+    })
+}
+
+/// A command as it is sent.
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
 }
 
 /// Reads every record that must be there, and judges it; how many there were.
@@ -54,28 +68,30 @@ pub fn load(
 /// # Errors
 /// A record is missing or wrong.
 pub fn read_all(ring: &mut Ring, shared: &Shared, stopped: &dyn Fn() -> bool) -> Result<u64, KvError> {
-    let workload = shared.workload();
-    let (start, end) = (workload.insert_start, shared.counter.limit());
-    let mut first = start;
-    while first < end {
+    let (commands, mut number) = (Commands::of(shared), 0);
+    let there = shared.records(shared.counter.limit());
+    for keys in there.into_iter().flat_map(|records| batches(shared, records)) {
         if stopped() {
             return Err(KvError::Interrupted);
         }
-        let last = (first + BATCH).min(end);
-        let keys: Vec<Vec<u8>> = (first..last).map(|record| workload.keys.key(record)).collect();
-        let commands: Vec<(&[u8], Vec<u8>)> =
-            keys.iter().map(|key| (key.as_slice(), text(&[b"GET", key]))).collect();
-        ring.pipeline(&commands, &mut |number, reply| {
-            let record = first + number as u64;
-            match reply {
-                Reply::Bytes(Some(value)) => shared.judge(record, shared.floor(record), &keys[number], value),
-                Reply::Error(text) => Err(refusal("reading", text)),
-                _ => Err(missing(record, &keys[number])),
+        let texts: Vec<(&[u8], Vec<u8>)> = keys
+            .iter()
+            .map(|(_, key)| (key.as_slice(), written(|out| commands.read(key, RequestedFields::All, out))))
+            .collect();
+        ring.pipeline(&texts, &mut |at, reply| {
+            let (record, key) = &keys[at];
+            if let Reply::Error(text) = reply {
+                return Err(refusal("reading", text));
             }
+            let mut fields: Vec<(usize, Vec<u8>)> = Vec::new();
+            commands.fields(RequestedFields::All, reply, |field, value| {
+                fields.push((field, value.to_vec()));
+            });
+            shared.judge(*record, key, fields.iter().map(|(field, value)| (*field, value.as_slice())))
         })?;
-        first = last;
+        number += keys.len() as u64;
     }
-    Ok(end - start)
+    Ok(number)
 }
 
 /// Takes away what a load has written at an address.
@@ -83,18 +99,12 @@ pub fn read_all(ring: &mut Ring, shared: &Shared, stopped: &dyn Fn() -> bool) ->
 /// # Errors
 /// What Redis answers.
 pub fn take_away(ring: &mut Ring, shared: &Shared) -> Result<(), KvError> {
-    let workload = shared.workload();
-    let (start, end) = (workload.insert_start, shared.counter.next());
-    let mut first = start;
-    while first < end {
-        let last = (first + BATCH).min(end);
-        let keys: Vec<Vec<u8>> = (first..last).map(|record| workload.keys.key(record)).collect();
-        let commands: Vec<(&[u8], Vec<u8>)> =
-            keys.iter().map(|key| (key.as_slice(), text(&[b"DEL", key]))).collect();
-        ring.pipeline(&commands, &mut |_, _| Ok(()))?;
-        first = last;
+    for keys in shared.records(shared.counter.next()).into_iter().flat_map(|all| batches(shared, all)) {
+        let texts: Vec<(&[u8], Vec<u8>)> =
+            keys.iter().map(|(_, key)| (key.as_slice(), text(&[b"DEL", key]))).collect();
+        ring.pipeline(&texts, &mut |_, _| Ok(()))?;
     }
-    if workload.shares.scan > 0.0 {
+    if Commands::of(shared).indexed {
         ring.pipeline(&[(INDEX, text(&[b"DEL", INDEX]))], &mut |_, _| Ok(()))?;
     }
     Ok(())

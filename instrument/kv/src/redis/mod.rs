@@ -1,7 +1,9 @@
 //! Redis and Redis Cluster, private or at an address.
 //!
-//! A record is one value under its key (SET, GET). A load with scans keeps the keys in a sorted set as well, as YCSB does
-//! (`_indices`); all scores in it are 0, so that its order is that of the keys.
+//! A record is a hash of its fields under its key, and its key is in a sorted set (`_indices`), with Java's hash of the key as
+//! its score: as YCSB's Redis binding has them. Commands of one operation follow each other as there: each is sent when
+//! the one before it was answered. A record that is one value (`record=value`) lies under its key (SET, GET), and only a
+//! load with scans has the sorted set.
 //!
 //! | module | holds |
 //! |---|---|
@@ -9,12 +11,14 @@
 //! | [`slots`] | slots of a cluster |
 //! | [`ring`] | all masters as one client sees them; redirections |
 //! | [`server`] | private servers |
+//! | `records` | the commands for records |
 //! | `terminal` | a terminal: its operations, and what each reply means |
 //! | [`mux`] | many terminals on few threads |
 //! | [`fill`] | the load of the records, the reading of all of them |
 
 pub mod fill;
 pub mod mux;
+mod records;
 pub mod resp;
 pub mod ring;
 pub mod server;
@@ -23,7 +27,7 @@ mod terminal;
 
 use std::time::Duration;
 
-pub use server::{Log, Servers};
+pub use server::{AppendPolicy, Servers};
 
 /// The sorted set of all keys (YCSB's name).
 pub const INDEX: &[u8] = b"_indices";

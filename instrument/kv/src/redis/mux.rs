@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
-use serve::drive::{Clock, Counts, Done};
+use serve::drive::{Clock, Counts, TransactionEnd};
 
 use crate::KvError;
 use crate::client::{Client, Shared};
 
+use super::records::Commands;
 use super::resp::Login;
 use super::ring::Ring;
 pub use super::terminal::Layout;
@@ -27,13 +28,13 @@ const NAP: Duration = Duration::from_millis(50);
 /// work and costs a virtual machine more than many commands: a client that is quicker than its server would sleep, and
 /// be woken, between any two replies.
 const AWAKE: Duration = Duration::from_micros(100);
-/// How long replies are waited for when the run is over.
+/// How long replies are waited for when the run was interrupted, or has failed elsewhere.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server may answer nothing at all.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The terminals of one thread.
-pub struct Part {
+pub struct ThreadTerminals {
     terminals: Vec<Terminal>,
     redirections: Arc<AtomicU64>,
 }
@@ -47,14 +48,16 @@ pub fn parts(
     layout: &Layout,
     shared: &Arc<Shared>,
     redirections: &Arc<AtomicU64>,
-) -> Result<Vec<Part>, KvError> {
+) -> Result<Vec<ThreadTerminals>, KvError> {
     let threads = layout.threads.clamp(1, layout.terminals);
-    let mut parts: Vec<Part> =
-        (0..threads).map(|_| Part { terminals: Vec::new(), redirections: redirections.clone() }).collect();
+    let mut parts: Vec<ThreadTerminals> = (0..threads)
+        .map(|_| ThreadTerminals { terminals: Vec::new(), redirections: redirections.clone() })
+        .collect();
+    let commands = Arc::new(Commands::of(shared));
     for number in 0..layout.terminals {
         let ring = Ring::connect(login, layout.cluster)?;
         let client = Client::new(shared, number, layout.terminals);
-        let terminal = Terminal::new(client, ring, layout, shared.workload().shares.scan > 0.0);
+        let terminal = Terminal::new(client, ring, layout, &commands);
         parts[(number % threads) as usize].terminals.push(terminal);
     }
     Ok(parts)
@@ -73,7 +76,7 @@ struct Loop<'a, 'b> {
 }
 
 /// Operations of one kind that began, were due and ended at the same moments, as those of a pipeline do: counted at once.
-struct Alike<'a> {
+struct CompletionBatch<'a> {
     now: Instant,
     second: Option<usize>,
     counts: &'a mut Counts,
@@ -84,9 +87,9 @@ struct Alike<'a> {
     bytes: u64,
 }
 
-impl<'a> Alike<'a> {
-    fn new(now: Instant, second: Option<usize>, counts: &'a mut Counts) -> Alike<'a> {
-        Alike { now, second, counts, kind: 0, began: now, due: None, ops: 0, bytes: 0 }
+impl<'a> CompletionBatch<'a> {
+    fn new(now: Instant, second: Option<usize>, counts: &'a mut Counts) -> CompletionBatch<'a> {
+        CompletionBatch { now, second, counts, kind: 0, began: now, due: None, ops: 0, bytes: 0 }
     }
 
     fn add(&mut self, op: &Running) {
@@ -103,12 +106,13 @@ impl<'a> Alike<'a> {
         if let (Some(second), true) = (self.second, ops > 0) {
             let due = self.due.map(|due| self.now.saturating_duration_since(due));
             let service = self.now.saturating_duration_since(self.began);
-            self.counts.count(self.kind, Some(Done::Moved { ops, bytes }), service, due, second);
+            self.counts.count(self.kind, Some(TransactionEnd::Moved { ops, bytes }), service, due, second);
+            self.counts.ended(self.now);
         }
     }
 }
 
-impl Part {
+impl ThreadTerminals {
     /// Runs its terminals as long as the clock says.
     pub fn run(mut self, clock: &Clock<'_>, kinds: usize) -> (Counts, Option<KvError>) {
         let created = epoll::create(epoll::CreateFlags::CLOEXEC);
@@ -158,7 +162,8 @@ impl Loop<'_, '_> {
             {
                 return Ok(());
             }
-            if over_since.is_some_and(|since| now - since > DRAIN_PATIENCE) {
+            // what is under way when the time is up is waited for, and counts
+            if self.clock.is_abandoned() && over_since.is_some_and(|since| now - since > DRAIN_PATIENCE) {
                 return Ok(());
             }
             if idle {
@@ -253,7 +258,7 @@ impl Loop<'_, '_> {
         terminal.ring.wires[node].fill()?;
         // all of them were here by now: a clock for each would count the reading of those before it as well
         let now = Instant::now();
-        let mut alike = Alike::new(now, self.clock.second(now), &mut self.counts);
+        let mut alike = CompletionBatch::new(now, self.clock.second(now), &mut self.counts);
         let taken = terminal.take(node, &mut later, &mut |op| alike.add(op));
         alike.count();
         taken?;

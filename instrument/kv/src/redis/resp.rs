@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use camino::Utf8PathBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use workload::address::redact_word;
+
 use crate::KvError;
 
 /// Longest wait for one answer; a server that is stopped or swaps is given that long.
@@ -44,7 +46,7 @@ impl std::fmt::Display for Address {
 }
 
 /// An address with what is told to the server first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// Where.
     pub address: Address,
@@ -52,6 +54,12 @@ pub struct Login {
     pub user: Option<String>,
     /// A password.
     pub password: Option<String>,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} as {}", self.address, self.user.as_deref().unwrap_or("the default user"))
+    }
 }
 
 impl Login {
@@ -62,7 +70,8 @@ impl Login {
     pub fn parse(url: &str) -> Result<Login, KvError> {
         let wrong = || {
             KvError::Parameter(format!(
-                "address = {url} is neither redis://user:password@host:port nor unix:/path/of/socket"
+                "address = {} is neither redis://user:password@host:port nor unix:/path/of/socket",
+                redact_word(url)
             ))
         };
         if let Some(path) = url.strip_prefix("unix:") {
@@ -110,12 +119,42 @@ pub enum Reply<'a> {
     /// Bytes; none: there is nothing.
     Bytes(Option<&'a [u8]>),
     /// Several.
-    Array(Vec<Reply<'a>>),
+    Array(List<'a>),
 }
 
-impl Reply<'_> {
+/// Replies within a reply. They are read when they are looked at: nothing is allocated for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct List<'a> {
+    text: &'a [u8],
+    length: usize,
+}
+
+impl<'a> List<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Reply<'a>> {
+        let mut rest = self.text;
+        (0..self.length).map_while(move |_| {
+            let (one, taken) = parse(rest).ok()?;
+            rest = &rest[taken..];
+            Some(one)
+        })
+    }
+}
+
+impl<'a> Reply<'a> {
     /// The bytes of a text of either kind.
-    pub fn bytes(&self) -> Option<&[u8]> {
+    #[inline]
+    pub fn bytes(&self) -> Option<&'a [u8]> {
         match self {
             Reply::Simple(text) | Reply::Bytes(Some(text)) => Some(text),
             _ => None,
@@ -165,13 +204,11 @@ fn parse_within(text: &[u8], depth: u32) -> Result<(Reply<'_>, usize), Incomplet
             if depth > DEPTH_MAX {
                 return Err(Incomplete::Wrong);
             }
-            let (mut all, mut at) = (Vec::new(), after);
+            let mut at = after;
             for _ in 0..length {
-                let (one, taken) = parse_within(&text[at..], depth + 1)?;
-                all.push(one);
-                at += taken;
+                at += parse_within(&text[at..], depth + 1)?.1;
             }
-            Ok((Reply::Array(all), at))
+            Ok((Reply::Array(List { text: &text[after..at], length }), at))
         }
         _ => Err(Incomplete::Wrong),
     }
@@ -190,12 +227,22 @@ fn decimal(line: &[u8]) -> Option<i64> {
 /// Appends a command.
 #[inline]
 pub fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    number(out, b'*', words.len());
-    for word in words {
-        number(out, b'$', word.len());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+    begin(out, words.len());
+    words.iter().for_each(|one| word(out, one));
+}
+
+/// Appends the beginning of a command of so many words; each follows by [`word`].
+#[inline]
+pub fn begin(out: &mut Vec<u8>, words: usize) {
+    number(out, b'*', words);
+}
+
+/// Appends a word of a command.
+#[inline]
+pub fn word(out: &mut Vec<u8>, word: &[u8]) {
+    number(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn number(out: &mut Vec<u8>, kind: u8, mut number: usize) {
@@ -489,14 +536,15 @@ mod tests {
     #[test]
     fn replies_are_read_at_every_cut() {
         let text = b"*4\r\n$3\r\nabc\r\n$-1\r\n:-7\r\n*1\r\n+OK\r\n";
-        let (reply, taken) = parse(text).unwrap();
-        let expected = Reply::Array(vec![
-            Reply::Bytes(Some(b"abc")),
-            Reply::Bytes(None),
-            Reply::Number(-7),
-            Reply::Array(vec![Reply::Simple(b"OK")]),
-        ]);
-        assert_eq!((reply, taken), (expected, text.len()));
+        let (Reply::Array(list), taken) = parse(text).unwrap() else { panic!("{text:?}") };
+        let replies: Vec<Reply> = list.iter().collect();
+        let [Reply::Bytes(Some(b"abc")), Reply::Bytes(None), Reply::Number(-7), Reply::Array(inner)] =
+            replies[..]
+        else {
+            panic!("{replies:?}")
+        };
+        assert_eq!(inner.iter().collect::<Vec<_>>(), [Reply::Simple(b"OK")]);
+        assert_eq!((list.len(), taken), (4, text.len()));
         for cut in 0..text.len() {
             assert_eq!(parse(&text[..cut]), Err(Incomplete::More), "{cut}");
         }

@@ -190,7 +190,10 @@ impl Ring {
 }
 
 /// Reads the answer to CLUSTER SLOTS: first and last slot, master.
-fn slots(reply: &Reply<'_>, from: &Address) -> Result<Vec<(u16, u16, Address)>, KvError> {
+///
+/// # Errors
+/// Redis refused, or its answer is no list.
+pub fn slots(reply: &Reply<'_>, from: &Address) -> Result<Vec<(u16, u16, Address)>, KvError> {
     let Reply::Array(ranges) = reply else {
         return Err(match reply {
             Reply::Error(text) => refusal("CLUSTER SLOTS", text),
@@ -201,16 +204,20 @@ fn slots(reply: &Reply<'_>, from: &Address) -> Result<Vec<(u16, u16, Address)>, 
         Address::Tcp { host, .. } => host.as_str(),
         Address::Socket(_) => "127.0.0.1",
     };
-    let one = |range: &Reply<'_>| -> Option<(u16, u16, Address)> {
+    let one = |range: Reply<'_>| -> Option<(u16, u16, Address)> {
         let Reply::Array(parts) = range else { return None };
-        let [Reply::Number(first), Reply::Number(last), Reply::Array(master), ..] = parts.as_slice() else {
+        let mut parts = parts.iter();
+        let (Reply::Number(first), Reply::Number(last), Reply::Array(master)) =
+            (parts.next()?, parts.next()?, parts.next()?)
+        else {
             return None;
         };
-        let [host, Reply::Number(port), ..] = master.as_slice() else { return None };
+        let mut master = master.iter();
+        let (host, Reply::Number(port)) = (master.next()?, master.next()?) else { return None };
         let host = host.bytes().map(|host| String::from_utf8_lossy(host).into_owned());
         let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| own.to_string());
-        let port = u16::try_from(*port).ok()?;
-        Some((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, Address::Tcp { host, port }))
+        let port = u16::try_from(port).ok()?;
+        Some((u16::try_from(first).ok()?, u16::try_from(last).ok()?, Address::Tcp { host, port }))
     };
     Ok(ranges.iter().filter_map(one).collect())
 }

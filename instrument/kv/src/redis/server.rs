@@ -1,7 +1,9 @@
 //! Private Redis servers: one on a socket, or three masters on loopback that share the slots. Data are on the stack,
 //! sockets and logs in a private directory.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +32,10 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 const NODE_TIMEOUT_MS: u32 = 5000;
 /// Attempts at finding free ports.
 const PORT_ATTEMPTS: u32 = 100;
+/// The file in the private directory that says who may use a cluster.
+const ACCESS: &str = "access";
+/// Bytes of a cluster's password, which are drawn.
+const PASSWORD_BYTES: usize = 16;
 /// Lines of a log that an error shows.
 const LOG_LINES: usize = 8;
 /// Longest path of a Unix socket: `sun_path` of sockaddr_un(7) less the final zero.
@@ -39,7 +45,7 @@ const SOCKET_MORE: usize = 40;
 
 /// When a write is on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Log {
+pub enum AppendPolicy {
     /// There is no log: data are in memory only (`appendonly no`).
     None,
     /// Written before it is acknowledged; the kernel says when it is on the device (`appendfsync no`).
@@ -50,13 +56,13 @@ pub enum Log {
     Always,
 }
 
-impl Log {
+impl AppendPolicy {
     fn appendfsync(self) -> Option<&'static str> {
         match self {
-            Log::None => None,
-            Log::Written => Some("no"),
-            Log::EachSecond => Some("everysec"),
-            Log::Always => Some("always"),
+            AppendPolicy::None => None,
+            AppendPolicy::Written => Some("no"),
+            AppendPolicy::EachSecond => Some("everysec"),
+            AppendPolicy::Always => Some("always"),
         }
     }
 }
@@ -74,6 +80,8 @@ struct Node {
 pub struct Servers {
     nodes: Vec<Node>,
     cluster: bool,
+    /// Of a cluster, whose masters listen on loopback, where every user of the machine can connect.
+    password: Option<String>,
     // goes after the processes that use it
     _folder: PrivateTree,
 }
@@ -97,7 +105,7 @@ impl Servers {
     /// One does not start: with the end of its log.
     pub fn start(
         cluster: bool,
-        log: Log,
+        log: AppendPolicy,
         connections: u32,
         data: &Utf8Path,
         temporary: &Utf8Path,
@@ -114,8 +122,9 @@ impl Servers {
         std::fs::create_dir_all(data).map_err(KvError::at(data))?;
         let run = folder.path().join("run");
         process::private_folder(&run, &IDENTITY)?;
-        let mut servers = Servers { nodes: Vec::new(), cluster, _folder: folder };
+        let mut servers = Servers { nodes: Vec::new(), cluster, password: None, _folder: folder };
         if cluster {
+            servers.password = Some(keep_password(&run.join(ACCESS))?);
             for number in 0..MASTERS {
                 servers.start_master(number, connections, data, &run, journal)?;
             }
@@ -192,7 +201,10 @@ impl Servers {
         let errors = file.try_clone().map_err(KvError::at(&log))?;
         let mut command = process::command(&program, &IDENTITY);
         command.stdout(file).stderr(errors).stdin(Stdio::null());
-        // no file of the machine is read: the first argument would be one
+        // no other file is read: the first argument is one
+        if self.password.is_some() {
+            command.arg(run.join(ACCESS));
+        }
         command.args(["--dir", data.as_str(), "--save", "", "--appendonly", "no", "--daemonize", "no"]);
         command.args(["--maxclients", &(connections + 100).to_string()]).args(words);
         let processes = Processes::start(command, &IDENTITY, data, journal)?;
@@ -201,7 +213,7 @@ impl Servers {
     }
 
     fn login(&self, node: usize) -> Login {
-        Login { address: self.nodes[node].address.clone(), user: None, password: None }
+        Login { address: self.nodes[node].address.clone(), user: None, password: self.password.clone() }
     }
 
     /// How to reach the first one.
@@ -408,7 +420,8 @@ pub fn settings(login: &Login, masters: Option<usize>) -> Result<Vec<(String, St
         let value = wire.ask(&[b"CONFIG", b"GET", name.as_bytes()], |reply| {
             Ok(match &reply {
                 Reply::Array(pair) => pair
-                    .get(1)
+                    .iter()
+                    .nth(1)
                     .and_then(|value| value.bytes())
                     .map(|value| String::from_utf8_lossy(value).into_owned()),
                 _ => None,
@@ -436,6 +449,18 @@ fn owned(nodes: &str) -> std::collections::BTreeSet<u16> {
         }
     }
     slots
+}
+
+/// Makes a password, and writes it where only the servers' user can read it: arguments can be read by all.
+fn keep_password(path: &Utf8Path) -> Result<String, KvError> {
+    let mut bytes = [0; PASSWORD_BYTES];
+    let random = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    random.map_err(KvError::at(Utf8Path::new("/dev/urandom")))?;
+    let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!("requirepass {password}\nmasterauth {password}\n");
+    let file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(KvError::at(path))?;
+    Ok(password)
 }
 
 /// A port of loopback that is free, and the one of its cluster bus as well.

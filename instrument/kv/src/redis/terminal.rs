@@ -2,12 +2,14 @@
 //! it sends, and what each reply means.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::KvError;
-use crate::client::{Client, Op, Step, missing};
+use crate::client::{Client, Op, Scratch, Step};
 
 use super::INDEX;
+use super::records::Commands;
 use super::resp::{Reply, command, refusal};
 use super::ring::{AT_ONCE_MAX, Redirection, Ring, redirection};
 
@@ -25,24 +27,49 @@ pub struct Layout {
 }
 
 /// What one reply is the answer to.
-#[derive(Debug, Clone)]
-enum Sent {
-    Get,
-    Set,
+#[derive(Debug, Clone, Copy)]
+enum PendingReply {
+    Read,
+    Write,
     Index,
     Range(u64),
-    /// The value of a key that a scan has found.
-    Scanned(Vec<u8>),
-    /// The values of several: one server has them all.
-    AllScanned(Vec<Vec<u8>>),
+    /// The record of the next key that a scan has found.
+    Scanned,
     /// ASKING: its answer says nothing.
     Asking,
+}
+
+/// The keys that a scan has found, and which of them is next; used again, it allocates nothing.
+#[derive(Debug, Default)]
+struct ScannedKeys {
+    keys: Vec<u8>,
+    ends: Vec<usize>,
+    next: usize,
+}
+
+impl ScannedKeys {
+    fn begin(&mut self) {
+        self.keys.clear();
+        self.ends.clear();
+        self.next = 0;
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        self.keys.extend_from_slice(key);
+        self.ends.push(self.keys.len());
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        let end = *self.ends.get(self.next)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.keys[start..end])
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Pending {
     op: usize,
-    sent: Sent,
+    sent: PendingReply,
     /// How often the command was sent elsewhere, or again.
     pub(super) redirected: u32,
 }
@@ -51,15 +78,12 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) step: Step,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    room: Scratch,
+    found: ScannedKeys,
     /// Of values, so far.
     pub(super) bytes: u64,
-    /// Replies that are still to come.
-    open: u32,
     pub(super) began: Instant,
     pub(super) due: Option<Instant>,
-    busy: bool,
 }
 
 /// A terminal: its connections, its operations.
@@ -73,22 +97,19 @@ pub(super) struct Terminal {
     ops: Vec<Running>,
     /// Numbers of the operations that have ended.
     pub(super) idle: Vec<usize>,
-    indexed: bool,
-    single: bool,
+    commands: Arc<Commands>,
 }
 
 impl Terminal {
-    pub(super) fn new(client: Client, ring: Ring, layout: &Layout, indexed: bool) -> Terminal {
+    pub(super) fn new(client: Client, ring: Ring, layout: &Layout, commands: &Arc<Commands>) -> Terminal {
         let now = Instant::now();
         let op = |_| Running {
             step: Step::nothing(),
-            key: Vec::new(),
-            value: Vec::new(),
+            room: Scratch::default(),
+            found: ScannedKeys::default(),
             bytes: 0,
-            open: 0,
             began: now,
             due: None,
-            busy: false,
         };
         let depth = layout.pipeline as usize;
         Terminal {
@@ -98,8 +119,7 @@ impl Terminal {
             ring,
             ops: (0..depth).map(op).collect(),
             idle: (0..depth).rev().collect(),
-            indexed,
-            single: !layout.cluster,
+            commands: commands.clone(),
         }
     }
 
@@ -108,60 +128,44 @@ impl Terminal {
         let Some(at) = self.idle.pop() else { return };
         let step = self.client.choose();
         let op = &mut self.ops[at];
-        (op.step, op.bytes, op.began, op.due, op.busy) = (step, 0, now, due, true);
-        self.client.key(step.record, &mut op.key);
+        (op.step, op.bytes, op.began, op.due) = (step, 0, now, due);
+        self.client.prepare(&step, &mut op.room);
         match step.op {
-            Op::Read | Op::Modify => self.send(at, Sent::Get),
-            Op::Update => self.write(at),
-            Op::Insert => {
-                self.write(at);
-                if self.indexed {
-                    self.send(at, Sent::Index);
-                }
-            }
-            Op::Scan(most) => self.send(at, Sent::Range(most)),
+            Op::Read | Op::Modify => self.send(at, PendingReply::Read),
+            Op::Update | Op::Insert => self.write(at),
+            Op::Scan(most) => self.send(at, PendingReply::Range(most)),
         }
     }
 
     fn write(&mut self, at: usize) {
-        let Running { step, key, value, bytes, .. } = &mut self.ops[at];
-        self.client.begin_write(step, key, value);
-        *bytes += value.len() as u64;
-        self.send(at, Sent::Set);
+        let Running { step, room, bytes, .. } = &mut self.ops[at];
+        self.client.begin_write(step, room);
+        *bytes += room.written.bytes().len() as u64;
+        self.send(at, PendingReply::Write);
     }
 
-    fn send(&mut self, at: usize, sent: Sent) {
-        let key: &[u8] = match &sent {
-            Sent::Index | Sent::Range(_) => INDEX,
-            Sent::Scanned(key) => key,
-            _ => &self.ops[at].key,
+    fn send(&mut self, at: usize, sent: PendingReply) {
+        let Running { room, found, .. } = &self.ops[at];
+        let key: &[u8] = match sent {
+            PendingReply::Index | PendingReply::Range(_) => INDEX,
+            PendingReply::Scanned => found.key().unwrap_or_default(),
+            _ => &room.key,
         };
         let node = self.ring.node_of(key);
-        self.ops[at].open += 1;
         self.client.calls += 1;
         self.send_to(node, Pending { op: at, sent, redirected: 0 });
     }
 
     pub(super) fn send_to(&mut self, node: usize, pending: Pending) {
-        let Running { key, value, .. } = &self.ops[pending.op];
-        let out = &mut self.ring.wires[node].out;
-        match &pending.sent {
-            Sent::Get => command(out, &[b"GET", key]),
-            Sent::Set => command(out, &[b"SET", key, value]),
-            Sent::Index => command(out, &[b"ZADD", INDEX, b"0", key]),
-            Sent::Range(most) => {
-                let from = [b"[", key.as_slice()].concat();
-                let most = most.to_string();
-                let words: [&[u8]; 7] = [b"ZRANGEBYLEX", INDEX, &from, b"+", b"LIMIT", b"0", most.as_bytes()];
-                command(out, &words);
-            }
-            Sent::Scanned(key) => command(out, &[b"GET", key]),
-            Sent::AllScanned(keys) => {
-                let mut words: Vec<&[u8]> = vec![b"MGET"];
-                words.extend(keys.iter().map(Vec::as_slice));
-                command(out, &words);
-            }
-            Sent::Asking => command(out, &[b"ASKING"]),
+        let Running { step, room, found, .. } = &self.ops[pending.op];
+        let (commands, out) = (&self.commands, &mut self.ring.wires[node].out);
+        match pending.sent {
+            PendingReply::Read => commands.read(&room.key, step.asked, out),
+            PendingReply::Write => commands.write(&room.key, &room.written, out),
+            PendingReply::Index => commands.index(&room.key, out),
+            PendingReply::Range(most) => commands.range(&room.key, most, out),
+            PendingReply::Scanned => commands.read(found.key().unwrap_or_default(), step.asked, out),
+            PendingReply::Asking => command(out, &[b"ASKING"]),
         }
         self.pending[node].push_back(pending);
     }
@@ -179,7 +183,7 @@ impl Terminal {
                 let from = self.ring.wires[node].address();
                 return Err(KvError::Engine(format!("Redis at {from} answers what nobody asked")));
             };
-            if matches!(pending.sent, Sent::Asking) {
+            if matches!(pending.sent, PendingReply::Asking) {
                 continue;
             }
             if let Reply::Error(text) = &reply {
@@ -188,24 +192,18 @@ impl Terminal {
                 continue;
             }
             // what follows from a reply is sent when the reply is no longer needed
-            let next =
-                meaning(&mut self.client, &mut self.ops[pending.op], &pending.sent, &reply, self.single)?;
             let at = pending.op;
-            match next {
-                Next::Nothing => {}
-                Next::Write => self.write(at),
-                Next::Fetch(keys) => keys.into_iter().for_each(|key| self.send(at, Sent::Scanned(key))),
-                Next::FetchAll(keys) => self.send(at, Sent::AllScanned(keys)),
-            }
-            self.ops[at].open -= 1;
-            if self.ops[at].open == 0 {
-                let op = &mut self.ops[at];
-                op.busy = false;
-                if matches!(op.step.op, Op::Update | Op::Insert | Op::Modify) {
-                    self.client.end_write(&op.step);
+            match meaning(&mut self.client, &self.commands, &mut self.ops[at], pending.sent, &reply)? {
+                Some(PendingReply::Write) => self.write(at),
+                Some(next) => self.send(at, next),
+                None => {
+                    let op = &self.ops[at];
+                    if matches!(op.step.op, Op::Update | Op::Insert | Op::Modify) {
+                        self.client.end_write(&op.step);
+                    }
+                    ended(op);
+                    self.idle.push(at);
                 }
-                ended(&self.ops[at]);
-                self.idle.push(at);
             }
         }
     }
@@ -246,7 +244,7 @@ impl Terminal {
             // whoever has the slot is asked again, not whom it names this once
             Redirection::Ask(_) if !at_once => later.push((node, pending)),
             Redirection::Ask(_) => {
-                let asking = Pending { op: pending.op, sent: Sent::Asking, redirected: 0 };
+                let asking = Pending { op: pending.op, sent: PendingReply::Asking, redirected: 0 };
                 self.send_to(to, asking);
                 self.send_to(to, pending);
             }
@@ -260,54 +258,75 @@ impl Terminal {
     }
 }
 
-enum Next {
-    Nothing,
-    Write,
-    Fetch(Vec<Vec<u8>>),
-    FetchAll(Vec<Vec<u8>>),
-}
-
-/// What a reply means to its operation.
+/// What a reply means to its operation, and what is sent next; none: it has ended.
 fn meaning(
     client: &mut Client,
+    commands: &Commands,
     op: &mut Running,
-    sent: &Sent,
+    sent: PendingReply,
     reply: &Reply<'_>,
-    single: bool,
-) -> Result<Next, KvError> {
-    let mut scanned = |key: &[u8], value: &Reply<'_>| match value {
-        Reply::Bytes(Some(value)) => {
-            op.bytes += value.len() as u64;
-            client.look_scanned(key, value)
-        }
-        _ => Err(KvError::Wrong(format!(
-            "the key {} is in the index and not in the database",
-            String::from_utf8_lossy(key)
-        ))),
-    };
-    match (sent, reply) {
-        (Sent::Get, Reply::Bytes(Some(value))) => {
-            client.look(&op.step, &op.key, value)?;
-            op.bytes += value.len() as u64;
-            Ok(if op.step.op == Op::Modify { Next::Write } else { Next::Nothing })
-        }
-        (Sent::Get, _) => Err(missing(op.step.record, &op.key)),
-        (Sent::Scanned(key), value) => scanned(key, value).map(|()| Next::Nothing),
-        (Sent::AllScanned(keys), Reply::Array(values)) => {
-            keys.iter().zip(values).try_for_each(|(key, value)| scanned(key, value))?;
-            Ok(Next::Nothing)
-        }
-        (Sent::Range(_), Reply::Array(keys)) => {
-            let keys: Vec<Vec<u8>> = keys.iter().filter_map(|key| key.bytes().map(<[u8]>::to_vec)).collect();
-            Ok(match (keys.is_empty(), single) {
-                (true, _) => Next::Nothing,
-                (false, true) => Next::FetchAll(keys),
-                (false, false) => Next::Fetch(keys),
+) -> Result<Option<PendingReply>, KvError> {
+    match sent {
+        PendingReply::Read => {
+            let Running { step, room, bytes, .. } = op;
+            read(client, commands, step, reply, bytes, |client, field, value| {
+                client.look(step, room, field, value)
             })
+            .and_then(|fields| client.end_read(step, &room.key, fields))?;
+            Ok((step.op == Op::Modify).then_some(PendingReply::Write))
         }
-        (Sent::Set | Sent::Index | Sent::Asking, _) => Ok(Next::Nothing),
-        (Sent::Range(_) | Sent::AllScanned(_), _) => {
-            Err(KvError::Engine("Redis answers a list with something else".into()))
+        PendingReply::Write => {
+            Ok((op.step.op == Op::Insert && commands.indexed).then_some(PendingReply::Index))
+        }
+        PendingReply::Index | PendingReply::Asking => Ok(None),
+        PendingReply::Range(_) => {
+            let Reply::Array(keys) = reply else { return Err(something_else()) };
+            op.found.begin();
+            keys.iter().filter_map(|key| key.bytes()).for_each(|key| op.found.add(key));
+            Ok((!keys.is_empty()).then_some(PendingReply::Scanned))
+        }
+        PendingReply::Scanned => {
+            let Running { step, found, bytes, .. } = op;
+            let key = found.key().unwrap_or_default();
+            let fields = read(client, commands, step, reply, bytes, |client, field, value| {
+                client.look_scanned(key, field, value)
+            })?;
+            if fields != client.asked(step) {
+                return Err(KvError::Wrong(format!(
+                    "the key {} is in the index; of the record {fields} of {} fields are there",
+                    String::from_utf8_lossy(key),
+                    client.asked(step)
+                )));
+            }
+            client.count_scanned(1);
+            found.next += 1;
+            Ok(found.key().map(|_| PendingReply::Scanned))
         }
     }
+}
+
+/// Looks at a record; how many fields there are.
+#[inline]
+fn read(
+    client: &mut Client,
+    commands: &Commands,
+    step: &Step,
+    reply: &Reply<'_>,
+    bytes: &mut u64,
+    look: impl Fn(&mut Client, usize, &[u8]) -> Result<(), KvError>,
+) -> Result<usize, KvError> {
+    let (mut fields, mut judged) = (0, Ok(()));
+    let shown = commands.fields(step.asked, reply, |field, value| {
+        fields += 1;
+        *bytes += value.len() as u64;
+        if judged.is_ok() {
+            judged = look(client, field, value);
+        }
+    });
+    judged?;
+    shown.map(|()| fields).ok_or_else(something_else)
+}
+
+fn something_else() -> KvError {
+    KvError::Engine("Redis answers with something else than what was asked for".into())
 }

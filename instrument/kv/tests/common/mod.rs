@@ -6,10 +6,10 @@ use std::sync::Arc;
 use camino::Utf8PathBuf;
 use journal::{Journal, Resource};
 use kv::properties::Properties;
-use kv::redis::Log;
+use kv::redis::AppendPolicy;
 use kv::workload::builtin;
 use kv::{Engine, Job, Workload};
-use serve::Place;
+use serve::LoadSite;
 use serve::drive::Pace;
 
 pub struct Bench {
@@ -26,8 +26,8 @@ impl Bench {
         Bench { _folder: folder, path, journal }
     }
 
-    pub fn place(&self) -> Place<'_> {
-        Place {
+    pub fn place(&self) -> LoadSite<'_> {
+        LoadSite {
             root: &self.path,
             temporary: &self.path,
             journal: &self.journal,
@@ -53,14 +53,14 @@ pub fn job(engine: Engine, workload: Workload) -> Job {
         engine,
         terminals: 3,
         cache_bytes: 8 << 20,
-        flush: Log::Written,
+        flush: AppendPolicy::Written,
         pipeline: 1,
         threads: 1,
         address: None,
     }
 }
 
-pub const PACE: Pace = Pace { warmup_seconds: 0.0, seconds: 60.0, rate: None };
+pub const PACE: Pace = Pace { warmup_seconds: 0.0, seconds: 600.0, rate: None };
 
 /// Numbers of the processes that are in the journal.
 pub fn processes(journal: &Journal) -> Vec<u32> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use guest::GuestError;
 use guest::accel::Accelerator;
@@ -10,19 +10,18 @@ use guest::setup::{Mode, Setup};
 use journal::Journal;
 use spec::StackSpec;
 
-use super::means::{Means, TICK};
-use super::outside::Guests;
-use super::talk::{Answer, Ask};
+use super::context::GuestContext;
+use super::executor::{Task, ask};
+use super::pool::Guests;
+use crate::protocol::{Instruction, Message};
 use crate::runner::Progress;
-use crate::site::Site;
+use crate::stack_factory::StackFactory;
+use crate::trial::supervisor::Observer;
 use engine::options::Event;
-
-/// How long a command that was told to end may take.
-const GRACE: Duration = Duration::from_secs(60);
 
 /// How a command ended in its guest.
 #[derive(Debug)]
-pub struct Commanded {
+pub struct CommandOutcome {
     /// Its exit code; `None`: a signal ended it.
     pub code: Option<i32>,
     /// The kernel, and what executed it, for people.
@@ -51,10 +50,10 @@ pub fn command(
     words: &[String],
     stack: &StackSpec,
     patience: Duration,
-    site: &Site,
+    site: &StackFactory,
     (journal, stop): (&Arc<Journal>, &AtomicBool),
     print: &mut dyn FnMut(Line<'_>),
-) -> Result<Commanded, GuestError> {
+) -> Result<CommandOutcome, GuestError> {
     let Some(kernel_of) = stack.guest() else {
         return Err(GuestError::Device("the stack names no guest".into()));
     };
@@ -65,36 +64,17 @@ pub fn command(
             print(Line::Guest(&text));
         }
     };
-    let mut means = Means { site, journal, stop, progress: &mut booting };
+    let mut means = GuestContext { site, journal, stop, progress: &mut booting };
     let (kernel, image) = guests.kernel(kernel_of, &mut means)?;
     let mode =
         Mode::Normal { accelerator: Accelerator::Tcg, disk: None, cores: guest::devices::cores(stack) };
     let setup = Setup { kernel, image, parameters: kernel_of.parameters.clone(), mode };
     let disk = guest::devices::disk(stack);
     let mut serving = guests.boot(&name, kernel_of, setup, disk, &mut means)?;
-    let machine = &mut serving.machine;
-    machine.send(&Ask::Command { words: words.to_vec(), stack: stack.within() })?;
-    let mut deadline = Instant::now() + patience;
-    let mut told = false;
-    let code = loop {
-        if stop.load(std::sync::atomic::Ordering::Acquire) && !told {
-            told = true;
-            machine.send(&Ask::Stop)?;
-            deadline = Instant::now() + GRACE;
-        }
-        if Instant::now() >= deadline {
-            return Err(machine.ended("the guest did not answer in time"));
-        }
-        match machine.hear(TICK)? {
-            Some(Answer::Said { line, error: true }) => print(Line::Error(&line)),
-            Some(Answer::Said { line, error: false }) => print(Line::Output(&line)),
-            Some(Answer::Ended { code }) => break code,
-            Some(Answer::Error { message }) => {
-                return Err(GuestError::Device(format!("in the guest: {message}")));
-            }
-            Some(Answer::Ready | Answer::Progress { .. } | Answer::Report { .. }) | None => {}
-        }
-    };
+    let words = words.to_vec();
+    let task = Task::Do(Instruction::Command { words, stack: Box::new(stack.within()) });
+    let answer = ask(&mut serving.machine, task, patience, stop, &mut OutputPrinter(print))?;
+    let Message::Exited { code } = answer else { return Err(GuestError::Damaged("no exit code".into())) };
     let facts = &serving.facts;
     // the checksum of the package is for stored trials
     let kernel =
@@ -102,5 +82,18 @@ pub fn command(
     let guest = format!("{kernel}, guest under {}", facts.accelerator.as_deref().unwrap_or_default());
     let console = serving.machine.console().to_string();
     serving.end();
-    Ok(Commanded { code, guest, console })
+    Ok(CommandOutcome { code, guest, console })
+}
+
+/// Prints what a command prints.
+struct OutputPrinter<'p>(&'p mut dyn FnMut(Line<'_>));
+
+impl Observer for OutputPrinter<'_> {
+    fn on_message(&mut self, message: &Message) {
+        match message {
+            Message::Printed { line, error: true } => (self.0)(Line::Error(line)),
+            Message::Printed { line, error: false } => (self.0)(Line::Output(line)),
+            _ => {}
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! One trial in a guest, from the question to the answer.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use camino::Utf8Path;
 use guest::setup::{Mode, Phase, Setup};
@@ -8,13 +8,15 @@ use guest::snapshot;
 use guest::{GuestError, Machine};
 use record::environment;
 use record::plan::Slot;
+use record::study::Study;
 
-use super::means::{BOOT_PATIENCE, Means, TICK, tell};
-use super::talk::{Answer, Ask, Errand};
+use super::context::{BOOT_PATIENCE, GuestContext, report_progress};
+use super::executor::{Task, ask};
+use crate::protocol::{GuestJob, Instruction, Message};
 use crate::real::timeout_seconds;
 use crate::runner::{Job, Report};
 
-/// How long a guest may take beyond the time-out of its trial, or to end one that was stopped.
+/// How long a guest may take beyond the time-out of its trial.
 const GRACE: Duration = Duration::from_secs(60);
 /// Seconds of the machine that a second of virtual time may take.
 const SLOWNESS: f64 = 20.0;
@@ -26,45 +28,46 @@ const ATTEMPTS: u32 = 2;
 /// A trial in a guest that serves.
 pub(super) fn served(
     job: &Job<'_>,
-    means: &mut Means<'_>,
+    means: &mut GuestContext<'_>,
     machine: &mut Machine,
     facts: &environment::Guest,
 ) -> Result<Report, GuestError> {
-    machine.send(&Ask::Trial { errand: Box::new(Errand::of(job, job.run, job.study)) })?;
-    let mut deadline = Instant::now() + Duration::from_secs_f64(timeout_seconds(job)) + GRACE;
-    let mut told = false;
-    loop {
-        if means.stopped() && !told {
-            told = true;
-            machine.send(&Ask::Stop)?;
-            deadline = Instant::now() + GRACE;
-        }
-        if Instant::now() >= deadline {
-            return Err(machine.ended("the guest did not answer in time"));
-        }
-        match machine.hear(TICK)? {
-            Some(Answer::Progress { progress }) => (means.progress)(progress),
-            Some(Answer::Report { report }) => {
-                return Ok(labelled(*report, facts.clone(), machine.console()));
-            }
-            Some(Answer::Error { message }) => {
-                return Err(GuestError::Device(format!("in the guest: {message}")));
-            }
-            Some(Answer::Ready | Answer::Said { .. } | Answer::Ended { .. }) | None => {}
-        }
+    let task = Task::Do(Instruction::Trial { job: Box::new(guest_job(job, job.run, job.study)) });
+    let patience = Duration::from_secs_f64(timeout_seconds(job)) + GRACE;
+    let stop = means.stop;
+    report(ask(machine, task, patience, stop, means)?, facts.clone(), machine.console())
+}
+
+/// The report in a guest's answer.
+fn report(answer: Message, facts: environment::Guest, console: &Utf8Path) -> Result<Report, GuestError> {
+    match answer {
+        Message::Report { report } => Ok(labelled(*report, facts, console)),
+        _ => Err(GuestError::Damaged("no report".into())),
+    }
+}
+
+/// The trial, with the run's name and the study that the guest is told.
+fn guest_job(job: &Job<'_>, run: &str, study: &Study) -> GuestJob {
+    GuestJob {
+        run: run.to_string(),
+        study: study.to_toml(),
+        cell: job.cell.clone(),
+        slot: job.slot,
+        stack: job.stack.within(),
+        rate: job.rate,
     }
 }
 
 /// What a deterministic guest is asked: only what the trial is. A run's name, of which directories are named, or other stacks
 /// of the study would take the guest another number of instructions, and the same trial would no longer be the same in
 /// another run.
-fn alone(job: &Job<'_>) -> Errand {
+fn job_for_guest(job: &Job<'_>) -> GuestJob {
     let mut study = job.study.clone();
     study.study.title = RUN.to_string();
     study.all_trials(1);
     study.stacks = vec![job.stack.within()];
     study.workloads.retain(|workload| workload.label() == job.cell.workload);
-    let mut errand = Errand::of(job, RUN, &study);
+    let mut errand = guest_job(job, RUN, &study);
     errand.cell.id = 0;
     errand.slot = Slot { cell: 0, order: 0, ..errand.slot };
     errand
@@ -73,13 +76,13 @@ fn alone(job: &Job<'_>) -> Errand {
 /// A trial in a guest of its own, in virtual time, from a boot that is kept.
 pub(super) fn once(
     job: &Job<'_>,
-    means: &mut Means<'_>,
+    means: &mut GuestContext<'_>,
     seed: u64,
     console: &Utf8Path,
     facts: environment::Guest,
     setup: &Setup,
 ) -> Result<Report, GuestError> {
-    let errand = alone(job);
+    let errand = job_for_guest(job);
     let payload = serde_json::to_vec(&errand).map_err(|error| GuestError::Damaged(error.to_string()))?;
     let mut lost = String::new();
     for attempt in 1..=ATTEMPTS {
@@ -90,62 +93,44 @@ pub(super) fn once(
         let phase = Phase::Trial { stream, job: question, result: answer.clone() };
         let setup = Setup { mode: Mode::Deterministic { seed, phase }, ..setup.clone() };
         let mut machine = Machine::boot(&setup, console, means.journal)?;
-        let found = snapshot::go_on(&mut machine)
-            .and_then(|()| waited(job, means, &mut machine))
-            .and_then(|()| guest::machine::result(&machine, &answer));
-        let bytes = match found {
+        let stop = means.stop;
+        let found = snapshot::resume(&mut machine)
+            .and_then(|()| ask(&mut machine, Task::Finish(&answer), patience(job), stop, means));
+        let found = match found {
             Err(error @ GuestError::Ended { .. }) if attempt < ATTEMPTS && !means.stopped() => {
                 lost = format!("a guest came to nothing and was booted again: {error}");
                 continue;
             }
             found => found?,
         };
-        let answer: Answer =
-            serde_json::from_slice(&bytes).map_err(|error| GuestError::Damaged(error.to_string()))?;
-        return match answer {
-            Answer::Report { report } => {
-                let raw_data = report.outcome.as_ref().map(checksum).transpose()?;
-                let mut report = labelled(*report, environment::Guest { raw_data, ..facts }, console);
-                report.log.extend(Some(lost).filter(|lost| !lost.is_empty()));
-                Ok(report)
-            }
-            Answer::Error { message } => Err(GuestError::Device(format!("in the guest: {message}"))),
-            _ => Err(GuestError::Damaged("no report".into())),
+        let raw_data = match &found {
+            Message::Report { report } => report.outcome.as_ref().map(checksum).transpose()?,
+            _ => None,
         };
+        let mut report = report(found, environment::Guest { raw_data, ..facts }, console)?;
+        report.log.extend(Some(lost).filter(|lost| !lost.is_empty()));
+        return Ok(report);
     }
     Err(GuestError::Damaged(lost))
 }
 
 /// The boot that a trial goes on from.
-fn booted(setup: &Setup, seed: u64, means: &mut Means<'_>) -> Result<camino::Utf8PathBuf, GuestError> {
+fn booted(setup: &Setup, seed: u64, means: &mut GuestContext<'_>) -> Result<camino::Utf8PathBuf, GuestError> {
     let (stop, progress) = (means.stop, &mut *means.progress);
-    let mut place = snapshot::Place {
+    let mut place = snapshot::SnapshotStore {
         home: means.site.home(),
         journal: means.journal,
         patience: BOOT_PATIENCE,
         stopped: &|| stop.load(std::sync::atomic::Ordering::Acquire),
-        tell: &mut |text| tell(progress, text),
+        tell: &mut |text| report_progress(progress, text),
     };
     snapshot::find(setup, seed, &mut place)
 }
 
-/// Waits until a deterministic guest has ended.
-fn waited(job: &Job<'_>, means: &mut Means<'_>, machine: &mut Machine) -> Result<(), GuestError> {
-    let start = Instant::now();
+/// How long a deterministic guest may take.
+fn patience(job: &Job<'_>) -> Duration {
     let seconds = SLOWNESS * job.load.load_seconds().max(1.0);
-    let limit = BOOT_PATIENCE + Duration::from_secs_f64(seconds.min(timeout_seconds(job)));
-    while !machine.has_ended() {
-        if means.stopped() {
-            return Err(machine.ended("interrupted"));
-        }
-        if start.elapsed() >= limit {
-            return Err(
-                machine.ended(&format!("the guest has not ended within {:.0} s", limit.as_secs_f64()))
-            );
-        }
-        std::thread::sleep(TICK);
-    }
-    Ok(())
+    BOOT_PATIENCE + Duration::from_secs_f64(seconds.min(timeout_seconds(job)))
 }
 
 /// Checksum of everything that was measured, 16 hexadecimal digits: equal when the raw data are.

@@ -14,11 +14,11 @@ use record::results::Status;
 use record::study::Study;
 use spec::StackSpec;
 
-use super::talk::{Answer, Ask, Errand};
 use crate::load::{self, FREE_BYTES_ASSUMED};
+use crate::protocol::{self, GuestJob, Instruction, Message};
 use crate::real::RealRunner;
 use crate::runner::{Job, Progress, Report, Runner};
-use crate::site::Site;
+use crate::stack_factory::StackFactory;
 
 pub use guest::setup::ARGUMENT;
 
@@ -27,39 +27,33 @@ const WORK: &str = "/work/images";
 /// How often it is looked whether a command has ended or is to end.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What the host asks of a guest that serves.
-enum Work {
-    Trial(Box<Errand>),
-    Command(Vec<String>, StackSpec),
-}
-
 /// The guest's first process. It does not return.
 pub fn main() -> ! {
     let role = std::env::args().nth(2).unwrap_or_default();
     if std::process::id() != 1 {
-        eprintln!("loadline: this is for loadline's own use: it is the first process of a guest");
+        host::note!("loadline: this is for loadline's own use: it is the first process of a guest");
         std::process::exit(2);
     }
     match init::begin(&role) {
         Ok(Channel::Lines { from, to }) => serve(from, to),
         Ok(Channel::Once { job }) => once(&job),
-        Err(error) => eprintln!("loadline: the guest cannot begin: {error}"),
+        Err(error) => host::note!("loadline: the guest cannot begin: {error}"),
     }
-    init::off()
+    init::power_off()
 }
 
 /// One trial, and its answer when nothing is measured any more.
 fn once(job: &[u8]) {
-    let answer = match serde_json::from_slice::<Errand>(job) {
+    let answer = match serde_json::from_slice::<GuestJob>(job) {
         Ok(errand) => {
             let stop = AtomicBool::new(false);
             carried_out(&mut None, &errand, &stop, &mut |_| {})
         }
-        Err(error) => Answer::Error { message: format!("the job cannot be read: {error}") },
+        Err(error) => Message::Error { message: format!("the job cannot be read: {error}") },
     };
     let told = serde_json::to_vec(&answer).map_err(|error| error.to_string());
     if let Err(message) = told.and_then(|bytes| init::answer(&bytes).map_err(|error| error.to_string())) {
-        eprintln!("loadline: the answer cannot be sent: {message}");
+        host::note!("loadline: the answer cannot be sent: {message}");
     }
 }
 
@@ -67,27 +61,28 @@ fn once(job: &[u8]) {
 fn serve(from: BufReader<std::fs::File>, to: std::fs::File) {
     let stop = Arc::new(AtomicBool::new(false));
     let to = Mutex::new(to);
-    let say = |answer: &Answer| {
-        let Ok(mut line) = serde_json::to_vec(answer) else { return };
-        line.push(b'\n');
+    let say = |answer: &Message| {
+        let Ok(line) = protocol::line(answer) else { return };
         // when nobody listens, the host has ended and QEMU with it
         if let Ok(mut to) = to.lock() {
             let _ = to.write_all(&line);
         }
     };
     let work = listen(from, stop.clone());
-    say(&Answer::Ready);
+    say(&Message::Booted);
     let mut runner = None;
     while let Ok(work) = work.recv() {
         stop.store(false, Ordering::Release);
         let answer = match work {
-            Work::Trial(errand) => {
-                carried_out(&mut runner, &errand, &stop, &mut |progress| say(&Answer::Progress { progress }))
+            Instruction::Trial { job } => {
+                let mut tell = |progress| say(&Message::Progress { progress });
+                carried_out(&mut runner, &job, &stop, &mut tell)
             }
-            Work::Command(words, stack) => match command(&words, &stack, &stop, &say) {
-                Ok(code) => Answer::Ended { code },
-                Err(message) => Answer::Error { message },
+            Instruction::Command { words, stack } => match command(&words, &stack, &stop, &say) {
+                Ok(code) => Message::Exited { code },
+                Err(message) => Message::Error { message },
             },
+            _ => continue,
         };
         say(&answer);
     }
@@ -98,7 +93,7 @@ fn command(
     words: &[String],
     stack: &StackSpec,
     stop: &AtomicBool,
-    say: &(impl Fn(&Answer) + Sync),
+    say: &(impl Fn(&Message) + Sync),
 ) -> Result<Option<i32>, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     guest::devices::load_modules(stack).map_err(|error| text(&error))?;
@@ -107,7 +102,7 @@ fn command(
     let mut child = command.spawn().map_err(|error| text(&error))?;
     let tell = |from: Option<&mut dyn Read>, error: bool| {
         let lines = from.into_iter().flat_map(|from| BufReader::new(from).lines());
-        lines.map_while(Result::ok).for_each(|line| say(&Answer::Said { line, error }));
+        lines.map_while(Result::ok).for_each(|line| say(&Message::Printed { line, error }));
     };
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     std::thread::scope(|scope| {
@@ -129,24 +124,19 @@ fn command(
 }
 
 /// Hears what the host asks; the work that it sends.
-fn listen(mut from: BufReader<std::fs::File>, stop: Arc<AtomicBool>) -> Receiver<Work> {
+fn listen(mut from: BufReader<std::fs::File>, stop: Arc<AtomicBool>) -> Receiver<Instruction> {
     let (send, work) = channel();
     std::thread::spawn(move || {
         while let Some(line) = init::next_line(&mut from) {
             match serde_json::from_str(&line) {
-                Ok(Ask::Trial { errand }) => {
-                    if send.send(Work::Trial(errand)).is_err() {
+                Ok(Instruction::Stop) => stop.store(true, Ordering::Release),
+                Ok(Instruction::End) => return,
+                Ok(work) => {
+                    if send.send(work).is_err() {
                         return;
                     }
                 }
-                Ok(Ask::Command { words, stack }) => {
-                    if send.send(Work::Command(words, stack)).is_err() {
-                        return;
-                    }
-                }
-                Ok(Ask::Stop) => stop.store(true, Ordering::Release),
-                Ok(Ask::End) => return,
-                Err(error) => eprintln!("loadline: the host said what cannot be read: {error}"),
+                Err(error) => host::note!("loadline: the host said what cannot be read: {error}"),
             }
         }
     });
@@ -155,19 +145,19 @@ fn listen(mut from: BufReader<std::fs::File>, stop: Arc<AtomicBool>) -> Receiver
 
 fn carried_out(
     runner: &mut Option<RealRunner>,
-    errand: &Errand,
+    errand: &GuestJob,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
-) -> Answer {
+) -> Message {
     match carry_out(runner, errand, stop, progress) {
-        Ok(report) => Answer::Report { report: Box::new(report) },
-        Err(message) => Answer::Error { message },
+        Ok(report) => Message::Report { report: Box::new(report) },
+        Err(message) => Message::Error { message },
     }
 }
 
 fn carry_out(
     runner: &mut Option<RealRunner>,
-    errand: &Errand,
+    errand: &GuestJob,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, String> {
@@ -180,8 +170,8 @@ fn carry_out(
     let load = load::prepare(workload, &errand.cell.parameters, &study.study, machine)
         .map_err(|error| text(&error))?;
     if runner.is_none() {
-        let mut site =
-            Site::new(Utf8Path::new(init::HOME), Utf8Path::new(WORK)).map_err(|error| text(&error))?;
+        let mut site = StackFactory::new(Utf8Path::new(init::HOME), Utf8Path::new(WORK))
+            .map_err(|error| text(&error))?;
         site.in_guest = true;
         *runner = Some(RealRunner::new(site, &errand.run).map_err(|error| text(&error))?);
     }

@@ -3,20 +3,20 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `talk` | what is said between here and the guest |
-//! | `means` | what a session has for its guests, and how long it waits for them |
-//! | `outside` | guests of a session: booted, kept, given trials, ended |
+//! | `context` | what a session has for its guests, and how long it waits for them |
+//! | `executor` | a guest as the worker of a trial's supervisor |
+//! | `pool` | guests of a session: booted, kept, given trials, ended |
 //! | `errand` | one trial of a guest that serves; one boot of a deterministic one |
 //! | `command` | a command of this program, carried out in a guest of its own |
 //! | [`inside`] | the guest's side |
 
 mod command;
+pub(crate) mod context;
 mod errand;
+mod executor;
 pub mod inside;
-pub(crate) mod means;
-mod outside;
-mod talk;
+mod pool;
 
-pub use command::{Commanded, Line, command};
+pub use command::{CommandOutcome, Line, command};
 pub use guest::{GuestError, KERNEL};
-pub use outside::Guests;
+pub use pool::Guests;

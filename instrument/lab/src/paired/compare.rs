@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::Host;
-use record::paired::Compared;
+use record::paired::ProgramComparison;
 use rustix::fs::{Advice, fadvise};
 use stats::harmless::gain;
 
-use super::trial::Setting;
-use super::{Effort, PairedError, Series, Side, Turn, at, in_turns};
+use super::trial::TrialSetup;
+use super::{Budget, PairedError, PairedSeries, RunStart, Side, in_turns, with_path};
 
 /// What each run meets.
 #[derive(Debug, Clone, Default)]
@@ -54,11 +54,11 @@ impl Conditions {
     }
 
     /// Brings them about.
-    pub(super) fn meet(&self, stop: &AtomicBool) -> Result<(), PairedError> {
+    pub(super) fn apply(&self, stop: &AtomicBool) -> Result<(), PairedError> {
         if let Some(line) = &self.prepare {
             let mut shell = Command::new("sh");
             shell.arg("-c").arg(line).stdin(Stdio::null()).stdout(Stdio::null());
-            let ended = shell.status().map_err(at("run", "sh"))?;
+            let ended = shell.status().map_err(with_path("run", "sh"))?;
             // The terminal's Ctrl-C reaches the shell as well.
             if stop.load(Ordering::Relaxed) {
                 return Err(PairedError::Interrupted);
@@ -73,9 +73,9 @@ impl Conditions {
         }
         self.drop.iter().try_for_each(|path| drop_below(path))?;
         if self.cold {
-            Host::system().drop_caches().map_err(at("write", "/proc/sys/vm/drop_caches"))?;
+            Host::system().drop_caches().map_err(with_path("write", "/proc/sys/vm/drop_caches"))?;
             for path in &self.warm {
-                std::fs::read(path).map_err(at("read", path))?;
+                std::fs::read(path).map_err(with_path("read", path))?;
             }
         }
         Ok(())
@@ -88,16 +88,16 @@ impl Conditions {
 /// # Errors
 /// A program cannot be started, or [`PairedError::Interrupted`] before the first round is there.
 pub fn compare(
-    setting: Setting<'_>,
+    setting: TrialSetup<'_>,
     conditions: &Conditions,
-    effort: Effort,
+    effort: Budget,
     variant: &dyn Fn(Side) -> Result<Command, PairedError>,
-    tell: &mut dyn FnMut(Turn),
-) -> Result<Compared, PairedError> {
+    tell: &mut dyn FnMut(RunStart),
+) -> Result<ProgramComparison, PairedError> {
     let mut errors = None;
-    let mut one = |turn: Turn| {
+    let mut one = |turn: RunStart| {
         tell(turn);
-        conditions.meet(setting.stop)?;
+        conditions.apply(setting.stop)?;
         let group = conditions.memory.map(|bytes| setting.group(Some(bytes))).transpose()?;
         let run = setting.run(&mut variant(turn.side)?, group, Duration::MAX)?.run;
         if turn.side == Side::Baseline {
@@ -106,13 +106,13 @@ pub fn compare(
         Ok(run)
     };
     if !conditions.cold {
-        one(Turn { round: 0, of: effort.rounds, side: Side::Baseline })?;
+        one(RunStart { round: 0, of: effort.rounds, side: Side::Baseline })?;
     }
-    let Series { rounds, judged: wall, verdict, interrupted } = in_turns(effort, one, |rounds| {
+    let PairedSeries { rounds, judged: wall, verdict, interrupted } = in_turns(effort, one, |rounds| {
         gain(&rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect::<Vec<_>>())
     })?;
     let errors = errors.filter(|_| !interrupted);
-    Ok(Compared { rounds, wall, verdict, errors, interrupted })
+    Ok(ProgramComparison { rounds, wall, verdict, errors, interrupted })
 }
 
 /// The last line that is not empty.
@@ -122,8 +122,9 @@ pub(super) fn last_line(text: &str) -> Option<String> {
 
 /// Drops a file from the page cache.
 pub(super) fn drop_cache(path: &Path) -> Result<(), PairedError> {
-    let file = File::open(path).map_err(at("open", path))?;
-    fadvise(&file, 0, None, Advice::DontNeed).map_err(|why| at("drop from the cache", path)(why.into()))
+    let file = File::open(path).map_err(with_path("open", path))?;
+    fadvise(&file, 0, None, Advice::DontNeed)
+        .map_err(|why| with_path("drop from the cache", path)(why.into()))
 }
 
 /// Drops a file, or all files below a directory, links not followed.
@@ -131,9 +132,9 @@ fn drop_below(path: &Path) -> Result<(), PairedError> {
     if path.is_file() {
         return drop_cache(path);
     }
-    for entry in std::fs::read_dir(path).map_err(at("read", path))? {
-        let entry = entry.map_err(at("read", path))?;
-        let kind = entry.file_type().map_err(at("read", path))?;
+    for entry in std::fs::read_dir(path).map_err(with_path("read", path))? {
+        let entry = entry.map_err(with_path("read", path))?;
+        let kind = entry.file_type().map_err(with_path("read", path))?;
         if kind.is_dir() || kind.is_file() {
             drop_below(&entry.path())?;
         }
@@ -149,14 +150,14 @@ mod tests {
 
     use super::*;
 
-    const EFFORT: Effort = Effort { rounds: 2, rounds_max: 2, time: Duration::MAX };
+    const EFFORT: Budget = Budget { rounds: 2, rounds_max: 2, time: Duration::MAX };
 
     /// Compares two lines of the shell, whose `$0` is a private directory.
-    fn compared(conditions: Conditions, lines: [&str; 2]) -> (Compared, Vec<usize>) {
+    fn compared(conditions: Conditions, lines: [&str; 2]) -> (ProgramComparison, Vec<usize>) {
         let home = tempfile::tempdir().unwrap();
         let journal = Journal::open(Utf8Path::from_path(home.path()).unwrap(), "compare").unwrap();
         let stop = AtomicBool::new(false);
-        let setting = Setting { journal: &journal, stop: &stop, scratch: home.path() };
+        let setting = TrialSetup { journal: &journal, stop: &stop, scratch: home.path() };
         let variant = |side| {
             let mut command = Command::new("sh");
             command.args(["-c", lines[usize::from(side == Side::Candidate)]]).arg(home.path());

@@ -27,7 +27,7 @@ const DEVICES_SEED: u64 = 0x6465_7669_6365;
 
 /// What was drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Set {
+pub struct HeldOutSet {
     /// From this.
     pub seed: u64,
     /// The patterns.
@@ -39,11 +39,11 @@ pub struct Set {
 }
 
 /// The set of a seed: the same for ever.
-pub fn set(seed: u64) -> Set {
+pub fn set(seed: u64) -> HeldOutSet {
     let mut random = SplitMix::new(seed ^ DEVICES_SEED);
     let devices = (0..DEVICES).map(|_| device(&mut random)).collect();
     let percent = random.pick(&MEMORY_PERCENT).copied();
-    Set { seed, patterns: patterns::drawn(seed, PATTERNS), devices, memory: vec![None, percent] }
+    HeldOutSet { seed, patterns: patterns::drawn(seed, PATTERNS), devices, memory: vec![None, percent] }
 }
 
 fn device(random: &mut SplitMix) -> Device {
@@ -59,7 +59,7 @@ fn spread(random: &mut SplitMix, (low, high): (f64, f64)) -> u64 {
     (low * (high / low).powf(share)).round() as u64
 }
 
-impl Set {
+impl HeldOutSet {
     /// What was drawn, in words.
     pub fn words(&self) -> String {
         let mut text = format!("Held out, drawn from seed {}:\n", self.seed);
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_drawn_can_be_run() {
         for seed in 0..200 {
-            let Set { patterns, devices, memory, .. } = set(seed);
+            let HeldOutSet { patterns, devices, memory, .. } = set(seed);
             assert_eq!((patterns.len(), devices.len(), memory.len()), (PATTERNS, DEVICES, 2));
             for Device { name, mib, .. } in &devices {
                 assert!(ssd::Profile::named(name).is_ok(), "{name}");

@@ -20,15 +20,15 @@ use stats::harmless::{Figure, Pair, gain, tail};
 
 use super::compare::drop_cache;
 use super::plan::{self, Plan};
-use super::trial::Setting;
-use super::{PairedError, Side, Turn, at, in_turns};
-use crate::site::{Built, Site, SiteError};
+use super::trial::TrialSetup;
+use super::{PairedError, RunStart, Side, in_turns, with_path};
+use crate::stack_factory::{BuiltStack, StackFactory, StackSetupError};
 
 const MIB: f64 = 1048576.0;
 
 /// How a measurement ended that met no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum CellOutcome {
     /// Every cell is there.
     Done,
     /// No more cells were begun.
@@ -37,7 +37,7 @@ pub enum Ended {
 
 /// What a measurement tells while it runs.
 #[derive(Debug)]
-pub enum Notice<'a> {
+pub enum MatrixEvent<'a> {
     /// A device is attached and its file, of so many MiB, is written.
     Device(&'a str, u64),
     /// A cell begins.
@@ -52,7 +52,7 @@ pub enum Notice<'a> {
         remaining: Option<Duration>,
     },
     /// A run begins.
-    Run(Turn),
+    Run(RunStart),
     /// A run of a cell did not end in the time that it had; the cell is left out.
     GivenUp(&'a Key, Duration),
     /// A cell is there.
@@ -60,13 +60,13 @@ pub enum Notice<'a> {
 }
 
 /// Who is told.
-pub type Tell<'a> = dyn FnMut(Notice<'_>) -> Result<(), PairedError> + 'a;
+pub type EventSink<'a> = dyn FnMut(MatrixEvent<'_>) -> Result<(), PairedError> + 'a;
 
 /// A file on a device.
 struct Device {
     file: PathBuf,
     bytes: u64,
-    _built: Built,
+    _built: BuiltStack,
 }
 
 /// One run of the reader.
@@ -88,16 +88,16 @@ pub fn measure(
     cells: &mut Vec<Cell>,
     journal: &Arc<Journal>,
     stop: &AtomicBool,
-    tell: &mut Tell<'_>,
-) -> Result<Ended, PairedError> {
+    tell: &mut EventSink<'_>,
+) -> Result<CellOutcome, PairedError> {
     // Not in /tmp, where programs may be forbidden to run or files lie in memory.
-    std::fs::create_dir_all(&plan.home).map_err(at("make", &plan.home))?;
-    let home = plan.home.canonicalize_utf8().map_err(at("find", &plan.home))?;
+    std::fs::create_dir_all(&plan.home).map_err(with_path("make", &plan.home))?;
+    let home = plan.home.canonicalize_utf8().map_err(with_path("find", &plan.home))?;
     let tree = PrivateTree::new(journal, &home)?;
-    let setting = Setting { journal, stop, scratch: tree.path().as_std_path() };
-    let bench = Bench { plan, setting, reader: setting.scratch.join("reader") };
+    let setting = TrialSetup { journal, stop, scratch: tree.path().as_std_path() };
+    let bench = CellBench { plan, setting, reader: setting.scratch.join("reader") };
     library::name_this_program(&bench.reader)?;
-    let site = Site::new(&home, tree.path()).map_err(|error| bench.built(error))?;
+    let site = StackFactory::new(&home, tree.path()).map_err(|error| bench.built(error))?;
     let keys = plan.keys();
     let is_there = |cells: &[Cell], key: &Key| cells.iter().any(|cell| cell.key == *key);
     let (begin, before) = (Instant::now(), cells.len());
@@ -106,9 +106,9 @@ pub fn measure(
         let todo: Vec<_> = mine.filter(|(key, _)| !is_there(cells, key)).collect();
         let Some((_, first)) = todo.first() else { continue };
         if begin.elapsed() >= plan.time {
-            return Ok(Ended::TimeIsUp);
+            return Ok(CellOutcome::TimeIsUp);
         }
-        tell(Notice::Device(&planned.name, planned.mib))?;
+        tell(MatrixEvent::Device(&planned.name, planned.mib))?;
         let device = bench.prepare(planned, &site)?;
         // Warms the program, the library and the file system's own blocks.
         for side in [Side::Baseline, Side::Candidate] {
@@ -116,50 +116,50 @@ pub fn measure(
         }
         for (key, pattern) in todo {
             if begin.elapsed() >= plan.time {
-                return Ok(Ended::TimeIsUp);
+                return Ok(CellOutcome::TimeIsUp);
             }
             let left = keys.iter().filter(|(key, _)| !is_there(cells, key)).count();
             let done = (cells.len() - before) as u32;
             let remaining = begin.elapsed().checked_div(done).map(|each| each * left as u32);
-            tell(Notice::Begins { key, done: cells.len(), left, remaining })?;
+            tell(MatrixEvent::Begins { key, done: cells.len(), left, remaining })?;
             let cell = match bench.cell(&device, key, pattern, tell) {
                 Err(PairedError::TooLong(time)) => {
-                    tell(Notice::GivenUp(key, time))?;
+                    tell(MatrixEvent::GivenUp(key, time))?;
                     continue;
                 }
                 measured => measured?,
             };
-            tell(Notice::Ended(&cell))?;
+            tell(MatrixEvent::Ended(&cell))?;
             cells.push(cell);
         }
     }
-    Ok(Ended::Done)
+    Ok(CellOutcome::Done)
 }
 
 /// What measuring a cell needs.
-struct Bench<'a> {
+struct CellBench<'a> {
     plan: &'a Plan,
-    setting: Setting<'a>,
+    setting: TrialSetup<'a>,
     reader: PathBuf,
 }
 
-impl Bench<'_> {
+impl CellBench<'_> {
     /// Builds a device; its file is written and synced.
-    fn prepare(&self, planned: &plan::Device, site: &Site) -> Result<Device, PairedError> {
+    fn prepare(&self, planned: &plan::Device, site: &StackFactory) -> Result<Device, PairedError> {
         let spec = self.plan.stack(planned)?;
         let built = site.build(&spec, self.setting.journal).map_err(|error| self.built(error))?;
         if let Some(ssd) = built.ssd() {
             let device = ssd.device().file_name().unwrap_or_default();
             let window = format!("/sys/block/{device}/queue/read_ahead_kb");
             let kib = planned.readahead_kib.to_string();
-            Host::system().write(&window, &kib).map_err(at("write", window))?;
+            Host::system().write(&window, &kib).map_err(with_path("write", window))?;
         }
         let file = built.path().join("data").into_std_path_buf();
         self.write(&file, planned.mib)?;
         Ok(Device { file, bytes: planned.mib << 20, _built: built })
     }
 
-    fn built(&self, error: SiteError) -> PairedError {
+    fn built(&self, error: StackSetupError) -> PairedError {
         // The terminal's Ctrl-C reaches mkfs and mount as well.
         if self.setting.stop.load(Ordering::Relaxed) {
             return PairedError::Interrupted;
@@ -172,14 +172,14 @@ impl Bench<'_> {
 
     fn write(&self, path: &Path, mib: u64) -> Result<(), PairedError> {
         let bytes: Vec<u8> = (0..1u64 << 17).flat_map(|word| (word * 8).to_le_bytes()).collect();
-        let mut file = File::create(path).map_err(at("create", path))?;
+        let mut file = File::create(path).map_err(with_path("create", path))?;
         for _ in 0..mib {
-            file.write_all(&bytes).map_err(at("write", path))?;
+            file.write_all(&bytes).map_err(with_path("write", path))?;
             if self.setting.stop.load(Ordering::Relaxed) {
                 return Err(PairedError::Interrupted);
             }
         }
-        file.sync_all().map_err(at("write", path))
+        file.sync_all().map_err(with_path("write", path))
     }
 
     fn cell(
@@ -187,11 +187,11 @@ impl Bench<'_> {
         device: &Device,
         key: &Key,
         pattern: &Pattern,
-        tell: &mut Tell<'_>,
+        tell: &mut EventSink<'_>,
     ) -> Result<Cell, PairedError> {
         let limit = key.memory.map(|percent| device.bytes * percent / 100);
-        let one = |turn: Turn| {
-            tell(Notice::Run(turn))?;
+        let one = |turn: RunStart| {
+            tell(MatrixEvent::Run(turn))?;
             self.read(device, pattern, limit, turn.side)
         };
         let series = in_turns(self.plan.effort, one, |rounds| {
@@ -251,7 +251,7 @@ impl Bench<'_> {
             return Err(PairedError::Program(format!("the reader ended with {}{hint} {said}", ran.status)));
         }
         let text = String::from_utf8_lossy(&ran.output);
-        let told = reader::told(&text);
+        let told = reader::parse_output(&text);
         let (wall_ns, reads_ns) =
             told.ok_or_else(|| PairedError::Program(format!("the reader said {text}")))?;
         Ok(Reading { wall_seconds: wall_ns / 1e9, reads_ns, peak_bytes: ran.peak_bytes })

@@ -62,7 +62,7 @@ pub enum PairedError {
 }
 
 /// Says which file an I/O error is about.
-pub(crate) fn at<P: AsRef<std::path::Path>>(
+pub(crate) fn with_path<P: AsRef<std::path::Path>>(
     verb: &str,
     path: P,
 ) -> impl FnOnce(std::io::Error) -> PairedError {
@@ -80,7 +80,7 @@ pub enum Side {
 
 /// A run that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct RunStart {
     /// Number of the round, from 1; 0: a run that warms up.
     pub round: usize,
     /// How many there will be as far as is known.
@@ -91,7 +91,7 @@ pub struct Turn {
 
 /// How much may be done until the verdict is final.
 #[derive(Debug, Clone, Copy)]
-pub struct Effort {
+pub struct Budget {
     /// Rounds at first; at least one.
     pub rounds: usize,
     /// And at most.
@@ -102,7 +102,7 @@ pub struct Effort {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Series<T, J> {
+pub struct PairedSeries<T, J> {
     /// All pairs, at least one.
     pub rounds: Vec<Pair<T>>,
     /// What was judged from them.
@@ -118,20 +118,20 @@ pub struct Series<T, J> {
 /// # Errors
 /// The first of `run`, but for an interruption when there is a round already; [`PairedError::Figures`].
 pub fn in_turns<T, J>(
-    effort: Effort,
-    mut run: impl FnMut(Turn) -> Result<T, PairedError>,
+    effort: Budget,
+    mut run: impl FnMut(RunStart) -> Result<T, PairedError>,
     judge: impl Fn(&[Pair<T>]) -> Result<(J, Verdict), SampleError>,
-) -> Result<Series<T, J>, PairedError> {
+) -> Result<PairedSeries<T, J>, PairedError> {
     let begin = Instant::now();
     let mut wanted = effort.rounds.max(1);
     let (mut rounds, mut before) = (Vec::new(), None);
     loop {
-        let interrupted = until(wanted, &mut rounds, &mut run)?;
+        let interrupted = run_in_turns(wanted, &mut rounds, &mut run)?;
         let (judged, verdict) = judge(&rounds)?;
         let each = begin.elapsed() / rounds.len() as u32;
         let room = begin.elapsed() + each * STEP as u32 <= effort.time;
         if interrupted || verdict.is_final(before) || wanted >= effort.rounds_max || !room {
-            return Ok(Series { rounds, judged, verdict, interrupted });
+            return Ok(PairedSeries { rounds, judged, verdict, interrupted });
         }
         before = Some(verdict);
         wanted = (wanted + STEP).min(effort.rounds_max);
@@ -139,13 +139,13 @@ pub fn in_turns<T, J>(
 }
 
 /// Whether it was interrupted. Who goes first changes, so that a drift of the machine favours nobody.
-fn until<T>(
+fn run_in_turns<T>(
     wanted: usize,
     rounds: &mut Vec<Pair<T>>,
-    run: &mut impl FnMut(Turn) -> Result<T, PairedError>,
+    run: &mut impl FnMut(RunStart) -> Result<T, PairedError>,
 ) -> Result<bool, PairedError> {
     while rounds.len() < wanted {
-        let mut next = |side| run(Turn { round: rounds.len() + 1, of: wanted, side });
+        let mut next = |side| run(RunStart { round: rounds.len() + 1, of: wanted, side });
         let pair = if rounds.len().is_multiple_of(2) {
             next(Side::Baseline).and_then(|baseline| Ok(Pair { baseline, candidate: next(Side::Candidate)? }))
         } else {
@@ -164,10 +164,10 @@ fn until<T>(
 mod tests {
     use super::*;
 
-    const EFFORT: Effort = Effort { rounds: 2, rounds_max: 7, time: Duration::MAX };
+    const EFFORT: Budget = Budget { rounds: 2, rounds_max: 7, time: Duration::MAX };
 
     /// Numbers of rounds, and the turns that were taken; `verdicts` are given one after the other.
-    fn series(effort: Effort, verdicts: &[Verdict]) -> (usize, Vec<Turn>) {
+    fn series(effort: Budget, verdicts: &[Verdict]) -> (usize, Vec<RunStart>) {
         let mut turns = Vec::new();
         let asked = std::cell::Cell::new(0);
         let run = |turn| {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn who_goes_first_changes() {
         let (_, turns) = series(EFFORT, &[Verdict::Harmless]);
-        let turn = |round, side| Turn { round, of: 2, side };
+        let turn = |round, side| RunStart { round, of: 2, side };
         assert_eq!(
             turns,
             [
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(rounds(EFFORT, &[Harms, Harms]), 5);
         assert_eq!(rounds(EFFORT, &[Harms, Untold, Harms]), 7);
         assert_eq!(rounds(EFFORT, &[Untold, Harmless]), 5);
-        assert_eq!(rounds(Effort { time: Duration::ZERO, ..EFFORT }, &[Untold]), 2);
-        assert_eq!(rounds(Effort { rounds: 0, rounds_max: 0, ..EFFORT }, &[Harms]), 1);
+        assert_eq!(rounds(Budget { time: Duration::ZERO, ..EFFORT }, &[Untold]), 2);
+        assert_eq!(rounds(Budget { rounds: 0, rounds_max: 0, ..EFFORT }, &[Harms]), 1);
     }
 
     #[test]

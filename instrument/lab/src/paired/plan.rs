@@ -11,7 +11,7 @@ use record::paired::{Cell, Key, OFF};
 use spec::StackSpec;
 use stack::DirectoryInfo;
 
-use super::{Effort, PairedError, at};
+use super::{Budget, PairedError, with_path};
 
 const DEVICES: &str = "raw,slow(100us,3GB/s),slow(1ms,1GB/s),slow(20ms,400MB/s),slow(1ms,250MB/s)";
 /// Once kept from those who chose the policy's constants; known by now.
@@ -35,7 +35,7 @@ pub struct Plan {
     /// Percent of the file that fit into memory.
     pub memory: Vec<Option<u64>>,
     /// How often each cell is measured, and how long it may take to be told.
-    pub effort: Effort,
+    pub effort: Budget,
     /// No cell begins after so long.
     pub time: Duration,
     /// The seed that devices and patterns were drawn from.
@@ -208,7 +208,7 @@ fn on_disk(directory: &Path) -> Result<Utf8PathBuf, PairedError> {
     if !directory.is_dir() {
         return Err(wrong("not a directory"));
     }
-    let path = directory.canonicalize().map_err(at("find", directory))?;
+    let path = directory.canonicalize().map_err(with_path("find", directory))?;
     let path = Utf8PathBuf::from_path_buf(path).map_err(|_| wrong("not UTF-8; choose another"))?;
     if IN_MEMORY.contains(&DirectoryInfo::of(&Host::system(), &path).fs_type.as_str()) {
         return Err(wrong("lies in memory: nothing there is read from a device; name a directory on a disk"));
@@ -231,7 +231,7 @@ mod tests {
             devices: named(&["slow(1ms,1GB/s)", "slow(20ms,400MB/s)"]),
             patterns: patterns::list("seq,stride:1").unwrap(),
             memory: vec![None, Some(25)],
-            effort: Effort { rounds: 5, rounds_max: 15, time: Duration::from_secs(60) },
+            effort: Budget { rounds: 5, rounds_max: 15, time: Duration::from_secs(60) },
             time: Duration::MAX,
             held_out: None,
             directory: ".".into(),

@@ -117,7 +117,7 @@ mod tests {
     use apps::prefetch::{Library, patterns};
     use stats::harmless::Verdict;
 
-    use super::super::Effort;
+    use super::super::Budget;
     use super::*;
 
     fn plan(devices: &[&str], patterns: &str) -> Plan {
@@ -125,7 +125,7 @@ mod tests {
             devices: devices.iter().map(|name| Device::new((*name).into(), 64, 128)).collect(),
             patterns: patterns::list(patterns).unwrap(),
             memory: vec![None, Some(50)],
-            effort: Effort { rounds: 5, rounds_max: 15, time: Duration::from_secs(60) },
+            effort: Budget { rounds: 5, rounds_max: 15, time: Duration::from_secs(60) },
             time: Duration::MAX,
             held_out: None,
             directory: ".".into(),

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use journal::{Cgroup, CgroupError, Journal, MemoryLimit};
-use record::paired::{Run, Said};
+use record::paired::{Run, RunOutput};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::{PairedError, at};
+use super::{PairedError, with_path};
 
 /// So long a program may take to end when it is asked to; then it is made to.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -27,7 +27,7 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// Where programs run.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
+pub struct TrialSetup<'a> {
     /// Of what is made for them.
     pub journal: &'a Arc<Journal>,
     /// Whether the end is asked for.
@@ -38,7 +38,7 @@ pub struct Setting<'a> {
 
 /// A program that has ended by itself.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProgramExit {
     /// Its times, output and code.
     pub run: Run,
     /// How it ended.
@@ -49,7 +49,7 @@ pub struct Ran {
     pub peak_bytes: u64,
 }
 
-impl Setting<'_> {
+impl TrialSetup<'_> {
     /// Runs a program without input, in `group` or where this process is, and waits for it. It and its children are ended
     /// when the end is asked for, or it has taken longer than `time`.
     ///
@@ -60,12 +60,12 @@ impl Setting<'_> {
         command: &mut Command,
         group: Option<Cgroup>,
         time: Duration,
-    ) -> Result<Ran, PairedError> {
+    ) -> Result<ProgramExit, PairedError> {
         if let Some(group) = &group {
             group.start_in(command).map_err(cannot_limit)?;
         }
         let errors = self.errors();
-        let errors = File::create(&errors).map_err(at("create", errors))?;
+        let errors = File::create(&errors).map_err(with_path("create", errors))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut ran = timed(command, self.stop, time)?;
         let used = group.and_then(|group| group.stats().ok());
@@ -100,15 +100,15 @@ fn cannot_limit(error: CgroupError) -> PairedError {
 }
 
 /// Runs a program whose standard output is a pipe.
-fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Ran, PairedError> {
+fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<ProgramExit, PairedError> {
     let program = Path::new(command.get_program()).display().to_string();
-    let failed = |why| at("run", &program)(why);
+    let failed = |why| with_path("run", &program)(why);
     host::process::end_with_parent(command);
     let begin = Instant::now();
     // A group of its own: all of it can be ended, and the terminal's Ctrl-C comes by one way.
     let mut child = command.process_group(0).spawn().map_err(failed)?;
-    let mut printed = Printed { out: child.stdout.take(), ..Printed::default() };
-    let ended = until_end(&child, &mut printed, (begin, time), stop);
+    let mut printed = CapturedOutput { out: child.stdout.take(), ..CapturedOutput::default() };
+    let ended = wait_for_exit(&child, &mut printed, (begin, time), stop);
     let (wall, late) = ended.map_err(failed)?;
     let (status, cpu_seconds) = reap(&child).map_err(failed)?;
     // A process that it left behind may keep its output open: what does not come at once, or never ends, is not waited
@@ -125,16 +125,16 @@ fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Ran
         return Err(PairedError::TooLong(time));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    let said = Said { code, bytes: printed.bytes, hash: printed.hash.finish() };
+    let said = RunOutput { code, bytes: printed.bytes, hash: printed.hash.finish() };
     let run = Run { wall_seconds: wall.as_secs_f64(), cpu_seconds, said };
-    Ok(Ran { run, status, output: printed.kept, peak_bytes: 0 })
+    Ok(ProgramExit { run, status, output: printed.kept, peak_bytes: 0 })
 }
 
 /// Reads what a program prints until it has ended: its wall time, and whether it was made to end for having taken longer
 /// than `time`. It is asked to end, and then made to, when nobody waits for it any more.
-fn until_end(
+fn wait_for_exit(
     child: &Child,
-    printed: &mut Printed,
+    printed: &mut CapturedOutput,
     (begin, time): (Instant, Duration),
     stop: &AtomicBool,
 ) -> std::io::Result<(Duration, bool)> {
@@ -165,7 +165,7 @@ fn until_end(
 
 /// What a program prints.
 #[derive(Default)]
-struct Printed {
+struct CapturedOutput {
     /// None once it is closed.
     out: Option<ChildStdout>,
     bytes: u64,
@@ -173,7 +173,7 @@ struct Printed {
     kept: Vec<u8>,
 }
 
-impl Printed {
+impl CapturedOutput {
     /// What there is.
     fn take(&mut self) {
         let mut buffer = [0; 64 << 10];
@@ -222,12 +222,12 @@ mod tests {
         command
     }
 
-    fn run(command: &mut Command) -> Result<Ran, PairedError> {
+    fn run(command: &mut Command) -> Result<ProgramExit, PairedError> {
         timed(command, &AtomicBool::new(false), Duration::MAX)
     }
 
     /// Asks for the end once the command has made a file, whose name it gets.
-    fn stopped(line: &str) -> Result<Ran, PairedError> {
+    fn stopped(line: &str) -> Result<ProgramExit, PairedError> {
         let stop = AtomicBool::new(false);
         let place = tempfile::tempdir().unwrap();
         let runs = place.path().join("runs");

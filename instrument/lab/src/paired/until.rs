@@ -3,32 +3,32 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use record::study::turns::{TRIALS_OF_BLOCK, Turns};
-use record::turns::{Block, SoFar, judge};
+use record::study::turns::{InterleavedDesign, TRIALS_OF_BLOCK};
+use record::turns::{Block, InterimComparison, judge};
 use stats::rng::SplitMix;
 
 use super::PairedError;
 use super::compare::{Conditions, last_line};
-use super::trial::Setting;
+use super::trial::TrialSetup;
 
 /// How the commands are compared.
 #[derive(Debug, Clone, Copy)]
-pub struct Contest<'a> {
+pub struct ComparisonSpec<'a> {
     /// Lines for the shell: A and B.
     pub lines: [&'a str; 2],
     /// Under what each of them runs.
     pub conditions: &'a Conditions,
     /// Budget and target.
-    pub turns: &'a Turns,
+    pub turns: &'a InterleavedDesign,
     /// Of the order within blocks.
     pub seed: u64,
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Contested {
+pub struct ComparisonOutcome {
     /// What the blocks say; without a verdict when it was interrupted.
-    pub so_far: SoFar,
+    pub so_far: InterimComparison,
     /// All blocks.
     pub blocks: Vec<Block>,
 }
@@ -37,12 +37,12 @@ pub struct Contested {
 ///
 /// # Errors
 /// A command cannot be started or fails, or [`PairedError::Interrupted`] before the first block is whole.
-pub fn until(
-    setting: Setting<'_>,
-    contest: Contest<'_>,
-    tell: &mut dyn FnMut(&SoFar),
-) -> Result<Contested, PairedError> {
-    let Contest { lines, conditions, turns, seed } = contest;
+pub fn compare_until_decided(
+    setting: TrialSetup<'_>,
+    contest: ComparisonSpec<'_>,
+    tell: &mut dyn FnMut(&InterimComparison),
+) -> Result<ComparisonOutcome, PairedError> {
+    let ComparisonSpec { lines, conditions, turns, seed } = contest;
     let names = lines.map(str::to_string);
     let planned = (turns.trials_max(0.0) / TRIALS_OF_BLOCK) as usize;
     let said = |blocks: &[Block]| judge(names.clone(), turns, (seed, planned), blocks.iter().cloned());
@@ -58,7 +58,7 @@ pub fn until(
         match block(setting, conditions, lines, first) {
             Err(PairedError::Interrupted) if !blocks.is_empty() => {
                 let so_far = said(&blocks).ok_or(PairedError::Interrupted)?;
-                return Ok(Contested { so_far, blocks });
+                return Ok(ComparisonOutcome { so_far, blocks });
             }
             block => blocks.push(Block { number: blocks.len() as u32, ..block? }),
         }
@@ -66,13 +66,13 @@ pub fn until(
             .ok_or_else(|| PairedError::Program("a run took no time that could be measured".into()))?;
         tell(&so_far);
         if so_far.verdict.is_some() {
-            return Ok(Contested { so_far, blocks });
+            return Ok(ComparisonOutcome { so_far, blocks });
         }
     }
 }
 
 fn block(
-    setting: Setting<'_>,
+    setting: TrialSetup<'_>,
     conditions: &Conditions,
     lines: [&str; 2],
     first: usize,
@@ -87,12 +87,12 @@ fn block(
 
 /// Wall seconds of one run.
 fn seconds(
-    setting: Setting<'_>,
+    setting: TrialSetup<'_>,
     conditions: &Conditions,
     lines: [&str; 2],
     side: usize,
 ) -> Result<f64, PairedError> {
-    conditions.meet(setting.stop)?;
+    conditions.apply(setting.stop)?;
     let group = conditions.memory.map(|bytes| setting.group(Some(bytes))).transpose()?;
     let mut shell = Command::new("sh");
     shell.args(["-c", lines[side]]);

@@ -1,21 +1,16 @@
-//! How a trial comes to its end: what a process came to, or an error on the way, as a status.
+//! How a trial comes to its end: what workers came to, or an error on the way, as a status.
 
 use record::results::Status;
 use stack::StackError;
 use stats::Ended;
 
 use crate::runner::Report;
-use crate::site::SiteError;
-use crate::supervise::{Departure, Told};
+use crate::stack_factory::StackSetupError;
+use crate::trial::executor::{Failure, StopReason};
+use crate::trial::supervisor::WorkersOutcome;
 
-/// Why a trial came to nothing.
-pub(super) enum Failure {
-    Unavailable { reason: String, remedy: String },
-    Message(String),
-}
-
-impl From<SiteError> for Failure {
-    fn from(error: SiteError) -> Self {
+impl From<StackSetupError> for Failure {
+    fn from(error: StackSetupError) -> Self {
         match error.unavailable() {
             Some(why) => Failure::Unavailable { reason: why.reason, remedy: why.remedy },
             None => Failure::Message(error.to_string()),
@@ -25,18 +20,7 @@ impl From<SiteError> for Failure {
 
 impl From<StackError> for Failure {
     fn from(error: StackError) -> Self {
-        SiteError::from(error).into()
-    }
-}
-
-impl From<container::ContainerError> for Failure {
-    fn from(error: container::ContainerError) -> Self {
-        match error {
-            container::ContainerError::Unavailable(why) => {
-                Failure::Unavailable { reason: why.reason, remedy: why.remedy }
-            }
-            other => Failure::Message(other.to_string()),
-        }
+        StackSetupError::from(error).into()
     }
 }
 
@@ -69,8 +53,8 @@ pub(super) fn status(ended: Result<Status, Failure>, interrupted: bool, report: 
     }
 }
 
-/// Turns what a child came to into a status, and keeps its outcome.
-pub(super) fn conclude(departure: Departure, timeout_seconds: f64, report: &mut Report) -> Status {
+/// Turns what workers came to into a status, and keeps its outcome.
+pub(super) fn conclude(departure: WorkersOutcome, timeout_seconds: f64, report: &mut Report) -> Status {
     let failed = match departure.result {
         Ok(outcome) => {
             let failed = match &outcome.ended {
@@ -82,15 +66,15 @@ pub(super) fn conclude(departure: Departure, timeout_seconds: f64, report: &mut 
         }
         Err(message) => Some(message),
     };
-    match (departure.told, failed) {
-        (Some(Told::Interrupted), _) => Status::Interrupted,
-        (Some(Told::TimedOut), _) => Status::TimedOut { after_seconds: timeout_seconds },
-        (None, Some(message)) => Status::Failed { message },
-        // A signal from elsewhere reached the child itself.
-        (None, None) if report.outcome.as_ref().is_some_and(|o| o.ended == Ended::Interrupted) => {
+    match (departure.stopped, failed) {
+        (Some(StopReason::Interrupted), _) => Status::Interrupted,
+        (Some(StopReason::TimedOut), _) => Status::TimedOut { after_seconds: timeout_seconds },
+        (_, Some(message)) => Status::Failed { message },
+        // A signal from elsewhere reached the worker itself.
+        (_, None) if report.outcome.as_ref().is_some_and(|o| o.ended == Ended::Interrupted) => {
             Status::Interrupted
         }
-        (None, None) => Status::Done,
+        (_, None) => Status::Done,
     }
 }
 
@@ -100,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    fn departure(result: Result<Ended, &str>, told: Option<Told>) -> Departure {
+    fn departure(result: Result<Ended, &str>, stopped: Option<StopReason>) -> WorkersOutcome {
         let result = result.map_err(str::to_string).map(|ended| Outcome {
             measured_seconds: 1.0,
             warmup_seconds: 0.0,
@@ -109,7 +93,7 @@ mod tests {
             metrics: vec![],
             notes: vec![],
         });
-        Departure { result, told, raw_output: String::new() }
+        WorkersOutcome { result, stopped, raw_output: String::new() }
     }
 
     #[test]
@@ -124,15 +108,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_came_to_becomes_a_status() {
+    fn what_workers_came_to_becomes_a_status() {
         let failed = |message: &str| Status::Failed { message: message.into() };
         let broke = || Ok(Ended::Failed { message: "EIO".into() });
         for (result, told, status, has_outcome) in [
             (Ok(Ended::TimeUp), None, Status::Done, true),
-            (Ok(Ended::Interrupted), Some(Told::Interrupted), Status::Interrupted, true),
-            (Ok(Ended::Interrupted), Some(Told::TimedOut), Status::TimedOut { after_seconds: 5.0 }, true),
+            (Ok(Ended::Interrupted), Some(StopReason::Interrupted), Status::Interrupted, true),
+            (
+                Ok(Ended::Interrupted),
+                Some(StopReason::TimedOut),
+                Status::TimedOut { after_seconds: 5.0 },
+                true,
+            ),
             (Ok(Ended::Interrupted), None, Status::Interrupted, true),
-            (Err("killed"), Some(Told::TimedOut), Status::TimedOut { after_seconds: 5.0 }, false),
+            (Err("killed"), Some(StopReason::TimedOut), Status::TimedOut { after_seconds: 5.0 }, false),
             (Err("killed"), None, failed("killed"), false),
             (broke(), None, failed("EIO"), true),
         ] {

@@ -1,7 +1,7 @@
 //! What is kept of a trial beside what was measured: commands, environment, counters of devices and memory.
 
 use blockdev::SsdStatus;
-use probe::Subject;
+use probe::CaptureSubject;
 use record::Environment;
 use record::results::Command;
 use stack::MountedStack;
@@ -47,10 +47,9 @@ pub(super) fn scale_note(factor: f64) -> Option<String> {
 
 /// Its counters as metrics.
 pub(super) fn ssd_metrics(status: &SsdStatus) -> Vec<Metric> {
-    let metric = |name: &str, unit: &str, value: f64| Metric { name: name.into(), unit: unit.into(), value };
-    let amplification = status.write_amplification.map(|value| metric("ssd_write_amplification", "1", value));
-    let counters =
-        status.counters.iter().map(|(name, value)| metric(&format!("ssd_{name}"), "1", *value as f64));
+    let metric = |name: &str, value: f64| Metric::machine(name, "1", value);
+    let amplification = status.write_amplification.map(|value| metric("ssd_write_amplification", value));
+    let counters = status.counters.iter().map(|(name, value)| metric(&format!("ssd_{name}"), *value as f64));
     amplification.into_iter().chain(counters).collect()
 }
 
@@ -66,7 +65,13 @@ pub(super) fn commands(built: &MountedStack) -> Vec<Command> {
 
 /// The machine, for a load that needs no place.
 pub(super) fn without_place() -> Environment {
-    probe::capture(&Subject { path: None, device: None, mkfs: None, memory_limit_bytes: None, programs: &[] })
+    probe::capture(&CaptureSubject {
+        path: None,
+        device: None,
+        mkfs: None,
+        memory_limit_bytes: None,
+        programs: &[],
+    })
 }
 
 pub(super) fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
@@ -74,7 +79,7 @@ pub(super) fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
     // The number of a loop device differs in every trial and would show as a difference of settings.
     let device = built.device_path().map_or(String::new(), |device| format!(" {device}"));
     let mkfs = mkfs.map(|line| line.strip_suffix(&device).unwrap_or(line));
-    let mut environment = probe::capture(&Subject {
+    let mut environment = probe::capture(&CaptureSubject {
         path: Some(built.path().as_std_path()),
         device: built.device_path().map(camino::Utf8Path::as_std_path),
         mkfs,

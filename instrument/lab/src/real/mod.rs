@@ -2,22 +2,25 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `trial` | one trial on the way: stack, processes, what is heard of them |
-//! | `kept` | stacks that are kept between trials, whose loads go in slices |
-//! | `crowd` | the processes of a trial in containers |
-//! | `ranked` | a trial whose load many ranks run, on other machines too |
+//! | `trial` | one trial on the way: stack, workers, what came of them |
+//! | `observer` | what is seen of its workers, and the watch of the machine around them |
+//! | `alternate` | the trials of a block in turns |
+//! | `kept_stacks` | stacks that are kept between trials, whose loads go in slices |
+//! | `ranked` | a trial whose load many ranks run: what each does, and what does not go with them |
 //! | `ending` | what it came to, as a status |
 //! | `evidence` | what is kept beside the measurement: commands, environment, counters |
 
-mod crowd;
+mod alternate;
 mod ending;
 mod evidence;
-mod kept;
+mod kept_stacks;
+mod observer;
 mod ranked;
 mod trial;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
@@ -29,27 +32,35 @@ pub use evidence::fua_note;
 pub(crate) use trial::timeout_seconds;
 
 use crate::guests::Guests;
-use crate::guests::means::Means;
+use crate::guests::context::GuestContext;
 use crate::protocol::ARGUMENT;
-use crate::ranks::Crew;
+use crate::ranks::RankGroup;
 use crate::runner::{Job, Progress, Report, Runner};
-use crate::site::Site;
-use crate::supervise::Program;
-use kept::Keeper;
-use trial::{Place, Trial};
+use crate::stack_factory::StackFactory;
+use crate::trial::machine::SampleHook;
+use crate::trial::process::Program;
+use kept_stacks::KeptStacks;
+use trial::{Trial, TrialTarget};
 
 /// Executes trials on this machine.
-#[derive(Debug)]
 pub struct RealRunner {
-    /// The program that becomes a trial's process.
+    /// The program that becomes a worker.
     pub program: Program,
-    site: Site,
+    site: StackFactory,
     journal: Arc<Journal>,
     /// Trials so far: each memory group has a name of its own.
     trials: u32,
-    kept: Keeper,
-    crew: Option<Mutex<Crew>>,
+    kept: KeptStacks,
+    crew: Option<Mutex<RankGroup>>,
     guests: Guests,
+    /// Hears of each sample that bounds a measurement of the machine, before and after it is taken: for tests.
+    pub sampled: Option<SampleHook>,
+}
+
+impl std::fmt::Debug for RealRunner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RealRunner").field("program", &self.program).finish_non_exhaustive()
+    }
 }
 
 impl RealRunner {
@@ -58,7 +69,7 @@ impl RealRunner {
     ///
     /// # Errors
     /// The journal cannot be written, or the executable is not known.
-    pub fn new(site: Site, run: &str) -> Result<Self, RunnerError> {
+    pub fn new(site: StackFactory, run: &str) -> Result<Self, RunnerError> {
         let journal = Journal::open(&journal_folder(site.home()), &format!("{run}.{}", std::process::id()))?;
         let program = std::env::current_exe().map_err(|source| RunnerError::Executable { source })?;
         Ok(RealRunner {
@@ -66,14 +77,15 @@ impl RealRunner {
             site,
             journal,
             trials: 0,
-            kept: Keeper::default(),
+            kept: KeptStacks::default(),
             crew: None,
             guests: Guests::default(),
+            sampled: None,
         })
     }
 
     /// Lets loads be run by the ranks of a launcher from now on.
-    pub fn lead(&mut self, crew: Crew) {
+    pub fn use_ranks(&mut self, crew: RankGroup) {
         self.crew = Some(Mutex::new(crew));
     }
 
@@ -83,7 +95,7 @@ impl RealRunner {
             (true, _) => ("ranks of a launcher run no guests", "run it without the launcher"),
             (_, true) => ("a guest runs whole trials, no slices", "leave --slices out"),
             _ => {
-                let means = Means { site: &self.site, journal: &self.journal, stop, progress };
+                let means = GuestContext { site: &self.site, journal: &self.journal, stop, progress };
                 return self.guests.run(job, means);
             }
         };
@@ -109,18 +121,44 @@ impl Runner for RealRunner {
         if job.stack.guest().is_some() {
             return self.in_guest(job, stop, progress);
         }
-        let place = Place {
+        let place = TrialTarget {
             site: &self.site,
             program: &self.program,
             journal: &self.journal,
             crew: self.crew.as_ref(),
             number: self.trials,
+            sampled: self.sampled.as_ref(),
         };
         let trial = Trial::new(place, job, stop, progress);
         match job.study.study.turns.as_ref().and_then(|turns| turns.slices) {
             Some(length) => self.kept.slice(trial, length.0),
             None => trial.run(),
         }
+    }
+
+    fn run_in_turns(
+        &mut self,
+        jobs: &[Job<'_>],
+        turn: Duration,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Vec<Report> {
+        let mut hearers = alternate::shared(progress, jobs.len());
+        let mut trials = Vec::new();
+        for (job, progress) in jobs.iter().zip(&mut hearers) {
+            self.trials += 1;
+            let place = TrialTarget {
+                site: &self.site,
+                program: &self.program,
+                journal: &self.journal,
+                crew: None,
+                number: self.trials,
+                sampled: self.sampled.as_ref(),
+            };
+            trials.push(Trial::new(place, job, stop, progress));
+        }
+        let seed = jobs.first().map_or(0, |job| job.study.study.seed ^ u64::from(job.slot.order) << 32);
+        alternate::block(trials, turn, seed)
     }
 
     fn end(&mut self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! One trial on the way: stack, processes, what is heard of them.
+//! One trial on the way: stack, workers, what came of them.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,49 +6,66 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
+use container::Runtime;
 use engine::options::{Event, RunOptions, Stage};
+use host::Host;
 use journal::{Cgroup, Journal, PrivateTree};
+use probe::external_cpu::TrialProcesses;
 use probe::fsync::{RecordError, record_within};
 use record::fsync::FsyncSplit;
-use record::results::{Parameter, Period, Status};
+use record::results::{Parameter, Status};
 use stats::Outcome;
 
-use super::ending::{Failure, conclude, status};
+use super::ending::{conclude, status};
 use super::evidence;
+use super::observer::{Observations, TrialObserver};
 use crate::limit;
-use crate::load::{self, Prepared, Ready};
-use crate::protocol::{Message, Request};
-use crate::ranks::Crew;
+use crate::load::{self, ResolvedLoad, ResolvedWorkload};
+use crate::protocol::Request;
+use crate::ranks::RankGroup;
 use crate::runner::{Job, Progress, Report};
-use crate::site::{Built, Site};
-use crate::supervise::{Departure, Program, supervise};
+use crate::stack_factory::{BuiltStack, StackFactory};
+use crate::trial::containers::{Containers, Plan};
+use crate::trial::executor::{Executor, Failure};
+use crate::trial::machine::{MachineSampler, SampleHook};
+use crate::trial::process::{Process, Program};
+use crate::trial::ranks::END_PATIENCE;
+use crate::trial::supervisor::{Supervision, WorkersOutcome, execute};
 
 /// Time-out of a trial for which the study gives none: this, and twice its load.
 const TIMEOUT_SECONDS: f64 = 3600.0;
 /// Bytes of trace that are kept of a trial: some 20,000 fsyncs.
 const TRACE_BYTES_MAX: u64 = 128 << 20;
 
+/// How long the last of several workers may take after the first, beside the time of the load.
+const STRAGGLING: Duration = Duration::from_secs(60);
+
+/// Trials of this length or more have a yardstick, which takes 0.1 s: a tenth at most.
+const YARDSTICK_FROM_SECONDS: f64 = 1.0;
+
 /// With less than that a file system is full for a load: what is left is too small for what it asked for.
 const FULL_BYTES: u64 = 4 << 20;
 
 /// Where a trial runs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct TrialTarget<'a> {
     /// Builds its stack.
-    pub site: &'a Site,
+    pub site: &'a StackFactory,
     /// What becomes its processes.
     pub program: &'a Program,
     /// What it makes is noted there.
     pub journal: &'a Arc<Journal>,
     /// The ranks that run the load, when a launcher started several.
-    pub crew: Option<&'a Mutex<Crew>>,
+    pub crew: Option<&'a Mutex<RankGroup>>,
     /// Unlike that of any other trial of this process.
     pub number: u32,
+    /// Hears of the machine's samples.
+    pub sampled: Option<&'a SampleHook>,
 }
 
 /// One trial on the way.
 pub(super) struct Trial<'a> {
-    pub(super) place: Place<'a>,
+    pub(super) place: TrialTarget<'a>,
     pub(super) job: &'a Job<'a>,
     pub(super) stop: &'a AtomicBool,
     pub(super) progress: &'a mut dyn FnMut(Progress),
@@ -58,17 +75,19 @@ pub(super) struct Trial<'a> {
 }
 
 /// What the processes of a trial have in common.
-pub(super) struct Processes {
+pub(super) struct Processes<'l> {
+    pub(super) load: &'l ResolvedWorkload,
     pub(super) program: Program,
     pub(super) request: Request,
-    pub(super) group: Option<Cgroup>,
+    pub(super) machine: MachineSampler,
+    pub(super) group: Option<Arc<Cgroup>>,
     /// What a program of the load leaves there when it is killed is in the journal.
     _temporary: Option<PrivateTree>,
 }
 
 /// What one process of a trial is to do.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
+pub(super) enum ProcessTask {
     /// A stage of a WML script.
     Stage(Stage),
     /// A phase of an application.
@@ -78,7 +97,7 @@ pub(super) enum Part {
 impl<'a> Trial<'a> {
     /// A trial that begins now.
     pub(super) fn new(
-        place: Place<'a>,
+        place: TrialTarget<'a>,
         job: &'a Job<'a>,
         stop: &'a AtomicBool,
         progress: &'a mut dyn FnMut(Progress),
@@ -99,8 +118,8 @@ impl<'a> Trial<'a> {
     }
 
     fn on_fresh_stack(&mut self) -> Result<Status, Failure> {
-        if let Ready::Simulated(_) = self.job.load.load {
-            return Ok(self.simulated());
+        if let ResolvedLoad::Simulated(_) = self.job.load.load {
+            return self.simulated();
         }
         if let Some(app) = self.job.load.app() {
             app.provide(self.place.site.home().as_std_path(), &mut |line| {
@@ -110,9 +129,18 @@ impl<'a> Trial<'a> {
         (self.progress)(Progress::Building);
         let built = self.place.site.build(self.job.stack, self.place.journal)?;
         self.report.commands = evidence::commands(&built);
-        let mut status = self.on_stack(&built);
+        let status = self.on_stack(&built);
+        self.take_down(built, status)
+    }
+
+    /// Takes a stack down, or keeps it: what its trial then came to.
+    pub(super) fn take_down(
+        &mut self,
+        built: BuiltStack,
+        mut status: Result<Status, Failure>,
+    ) -> Result<Status, Failure> {
         if let Ok(Status::Failed { message }) | Err(Failure::Message(message)) = &mut status
-            && let Some(trouble) = built.trouble()
+            && let Some(trouble) = built.problem()
         {
             message.push_str(&format!("; {trouble}"));
         }
@@ -130,23 +158,20 @@ impl<'a> Trial<'a> {
     }
 
     /// The load on a stack that is built.
-    fn on_stack(&mut self, built: &Built) -> Result<Status, Failure> {
+    fn on_stack(&mut self, built: &BuiltStack) -> Result<Status, Failure> {
         // The wish may have come while the stack was built.
         if self.stop.load(Ordering::Acquire) {
             return Ok(Status::Interrupted);
         }
-        let (resized, processes) = self.ready(built)?;
+        let resized = self.resized(built)?;
         let load = resized.as_ref().unwrap_or(self.job.load);
+        let processes = self.processes(load, built)?;
         let mut departure = match &load.load {
-            _ if let Some(crew) = self.place.crew => self.ranked(crew, load, built, &processes)?,
-            _ if load.containers.is_some() => self.contained(load, built, &processes)?,
-            Ready::App(app) => self.phases(app.phases(), built, &processes)?,
-            Ready::Wml(_) | Ready::Simulated(_) => self.stages(built, &processes)?,
+            _ if let Some(crew) = self.place.crew => self.ranked(crew, built, &processes)?,
+            _ if let Some(number) = load.containers => self.contained(number, built, &processes)?,
+            ResolvedLoad::App(app) => self.phases(app.phases(), built, &processes)?,
+            ResolvedLoad::Wml(_) | ResolvedLoad::Simulated(_) => self.stages(built, &processes)?,
         };
-        if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
-            outcome.metrics.extend(evidence::ssd_metrics(&status));
-            outcome.notes.extend(self.job.stack.time_scale().and_then(evidence::scale_note));
-        }
         // an engine in the process that meets a full disk may end it there: RocksDB with Debian's assertions does
         if departure.is_without_a_word()
             && built.free_bytes().is_ok_and(|free| free < FULL_BYTES)
@@ -154,57 +179,50 @@ impl<'a> Trial<'a> {
         {
             message.push_str(&apps::full_disk());
         }
-        if let Some(group) = processes.group {
-            limit::leave(group, &mut departure);
-        }
-        Ok(conclude(departure, self.timeout_seconds, &mut self.report))
+        Ok(self.concluded(departure, built, processes.group.as_deref()))
     }
 
-    /// A load in virtual time: there is nothing to build.
-    fn simulated(&mut self) -> Status {
-        let load = self.job.load;
-        let variable =
-            |(name, value): &(String, String)| Parameter { name: name.clone(), value: value.clone() };
-        self.report.variables = load.variables.iter().map(variable).collect();
-        self.report.log.extend(load.warnings.lines().map(str::to_string));
-        self.report.environment = Some(evidence::without_place());
-        let request = Request {
-            parent: std::process::id(),
-            load: load.issue(),
-            phase: 0,
-            home: self.place.site.home().as_std_path().to_path_buf(),
-            in_process: None,
-            root: PathBuf::new(),
-            options: run_options(self.job),
-            erase: None,
-            device: None,
-            disk: None,
-            ssd: None,
-            in_slices: false,
-            waits: false,
-            roll: None,
-            counter_speed: None,
-        };
-        let program = self.place.program.clone();
-        let processes = Processes { program, request, group: None, _temporary: None };
-        let departure = self.child(Part::Stage(Stage::All), &processes);
+    /// What the load on a stack came to, with what the stack and the memory limit tell of it.
+    pub(super) fn concluded(
+        &mut self,
+        mut departure: WorkersOutcome,
+        built: &BuiltStack,
+        group: Option<&Cgroup>,
+    ) -> Status {
+        if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
+            outcome.metrics.extend(evidence::ssd_metrics(&status));
+            outcome.notes.extend(self.job.stack.time_scale().and_then(evidence::scale_note));
+        }
+        if let Some(group) = group {
+            limit::leave(group, &mut departure);
+        }
         conclude(departure, self.timeout_seconds, &mut self.report)
     }
 
-    /// The load once more, when it depends on the built stack, and what its processes have in common.
-    pub(super) fn ready(&mut self, built: &Built) -> Result<(Option<Prepared>, Processes), Failure> {
-        let resized = self.resized(built)?;
-        let load = resized.as_ref().unwrap_or(self.job.load);
+    /// A load in virtual time: there is nothing to build.
+    fn simulated(&mut self) -> Result<Status, Failure> {
+        let load = self.job.load;
+        self.show(load);
+        self.report.environment = Some(evidence::without_place());
+        let home = self.place.site.home().as_std_path();
+        let request = Request::new(load.spec(), home, std::path::Path::new(""), run_options(self.job));
+        let machine = self.machine(&request);
+        let program = self.place.program.clone();
+        let processes = Processes { load, program, request, machine, group: None, _temporary: None };
+        let departure = self.alone(ProcessTask::Stage(Stage::All), &processes)?;
+        Ok(conclude(departure, self.timeout_seconds, &mut self.report))
+    }
+
+    /// Keeps what is known of a load before it runs.
+    fn show(&mut self, load: &ResolvedWorkload) {
         let variable =
             |(name, value): &(String, String)| Parameter { name: name.clone(), value: value.clone() };
         self.report.variables = load.variables.iter().map(variable).collect();
         self.report.log.extend(load.warnings.lines().map(str::to_string));
-        let processes = self.processes(load, built)?;
-        Ok((resized, processes))
     }
 
     /// The load once more, when it depends on the target, whose size is known by now.
-    fn resized(&self, built: &Built) -> Result<Option<Prepared>, Failure> {
+    pub(super) fn resized(&self, built: &BuiltStack) -> Result<Option<ResolvedWorkload>, Failure> {
         let Job { load, workload, cell, study, .. } = self.job;
         if !load.sized_by_target {
             return Ok(None);
@@ -214,7 +232,13 @@ impl<'a> Trial<'a> {
         prepared.map(Some).map_err(|error| Failure::Message(error.to_string()))
     }
 
-    fn processes(&mut self, load: &Prepared, built: &Built) -> Result<Processes, Failure> {
+    /// What the processes of the load have in common.
+    pub(super) fn processes<'l>(
+        &mut self,
+        load: &'l ResolvedWorkload,
+        built: &BuiltStack,
+    ) -> Result<Processes<'l>, Failure> {
+        self.show(load);
         let (root, in_process) = match built.in_process() {
             Some((device, options)) => (device, Some(options)),
             None => (built.path(), None),
@@ -228,65 +252,131 @@ impl<'a> Trial<'a> {
         let limit = self.job.study.study.memory.filter(|_| is_one);
         let group = limit.map(|limit| self.group(limit.0)).transpose()?;
         let environment = evidence::environment(self.job, built);
+        let home = self.place.site.home().as_std_path();
         let request = Request {
-            parent: std::process::id(),
-            load: load.issue(),
-            phase: 0,
-            home: self.place.site.home().as_std_path().to_path_buf(),
             in_process,
-            root: root.as_std_path().to_path_buf(),
-            options: run_options(self.job),
             erase: self.place.site.builder.erase.clone(),
+            ..Request::new(load.spec(), home, root.as_std_path(), run_options(self.job))
+        };
+        let machine = MachineSampler {
             device: environment.devices.first().map(|device| device.name.clone()),
             disk: environment.devices.last().map(|device| device.name.clone()),
             ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
-            in_slices: false,
-            waits: false,
-            roll: None,
-            counter_speed: None,
+            ..self.machine(&request)
         };
         self.report.environment = Some(environment);
         let temporary =
             load.app().filter(|_| load.containers.is_none()).map(|_| self.temporary()).transpose()?;
         let folder: Option<PathBuf> = temporary.as_ref().map(|tree| tree.path().as_std_path().to_owned());
         let program = Program { temporary: folder, ..self.place.program.clone() };
-        Ok(Processes { program, request, group, _temporary: temporary })
+        Ok(Processes { load, program, request, machine, group, _temporary: temporary })
     }
 
-    /// Runs one process to its end.
-    pub(super) fn child(&mut self, part: Part, processes: &Processes) -> Departure {
+    fn machine(&self, request: &Request) -> MachineSampler {
+        MachineSampler {
+            own: if self.place.crew.is_some() {
+                TrialProcesses::ranks()
+            } else {
+                TrialProcesses::of_this_process()
+            },
+            device: None,
+            disk: None,
+            ssd: None,
+            home: request.home.clone(),
+            root: request.root.clone(),
+            sampled: self.place.sampled.cloned(),
+        }
+    }
+
+    /// Runs the workers of an executor to their ends, and the machine's watch around them. `several`: what they are when there
+    /// may be more than one.
+    pub(super) fn execute<E: Executor<Result = Outcome>>(
+        &mut self,
+        processes: &Processes<'_>,
+        executor: E,
+        several: Option<&'static str>,
+    ) -> Result<WorkersOutcome, Failure> {
+        let load = processes.load;
+        let settle = load.containers.and(Utf8PathBuf::from_path_buf(processes.request.root.clone()).ok());
+        let mut seen = Observations::default();
+        let mut observer = TrialObserver {
+            report: &mut self.report,
+            progress: self.progress,
+            machine: &processes.machine,
+            load,
+            is_long: processes.request.options.seconds.is_some_and(|told| told >= YARDSTICK_FROM_SECONDS),
+            several,
+            settle,
+            seen: &mut seen,
+        };
+        let mut departure = execute(
+            executor,
+            &mut Supervision {
+                stop: self.stop,
+                deadline: Some(self.deadline),
+                grace: self.place.crew.map_or(processes.program.grace, |_| END_PATIENCE),
+                straggling: several.map(|_| Duration::from_secs_f64(load.load_seconds()) + STRAGGLING),
+                observer: &mut observer,
+            },
+        )?;
+        if let Ok(outcome) = &mut departure.result {
+            seen.add_to(outcome);
+        }
+        self.report.raw_output.push_str(&departure.raw_output);
+        Ok(departure)
+    }
+
+    /// Runs the load, or a part of it, in one process.
+    pub(super) fn alone(
+        &mut self,
+        part: ProcessTask,
+        processes: &Processes<'_>,
+    ) -> Result<WorkersOutcome, Failure> {
         let request = part.of(&processes.request);
-        let admit = |pid: u32| match &processes.group {
-            Some(group) => group.add_pid(pid).map_err(|error| error.to_string()),
-            None => Ok(()),
+        let executor = Process::new(&processes.program, request, processes.group.clone());
+        self.execute(processes, executor, None)
+    }
+
+    /// Runs the load in containers.
+    fn contained(
+        &mut self,
+        number: u32,
+        built: &BuiltStack,
+        processes: &Processes<'_>,
+    ) -> Result<WorkersOutcome, Failure> {
+        let settings = &self.job.study.study;
+        if built.in_process().is_some() || settings.cold || settings.explain {
+            let why = "containers need a mounted stack that stays so, and processes of their own: leave out \
+                       `inprocess`, --cold and --explain";
+            return Err(Failure::Message(why.into()));
+        }
+        let runtime = Runtime::choose(&Host::system())?;
+        let plan = Plan {
+            number,
+            memory_bytes: load::container_bytes(number, settings),
+            server_bytes: processes.load.app().and_then(|app| app.server_memory_bytes()),
+            request: &processes.request,
+            root: built.path(),
+            work_dir: &self.place.site.builder.work_dir,
+            name: &self.name(),
+            program: &processes.program,
+            journal: self.place.journal,
+            runtime: &runtime,
         };
-        let Trial { report, progress, stop, deadline, .. } = self;
-        let mut hear = |message: Message| {
-            let Message::Event { event } = message else { return };
-            match &event {
-                Event::Line { text } => report.log.push(text.clone()),
-                Event::LatencyCounters => report.extras.latency_counters = true,
-                Event::Period { at_seconds, outcome } => {
-                    let counters = report.extras.latency_counters;
-                    report.extras.keep(Period::of(*at_seconds, outcome, counters));
-                }
-                Event::Creating { .. } | Event::Ready | Event::Running { .. } => {}
-            }
-            progress(Progress::Engine(event));
-        };
-        let departure = supervise(&processes.program, &request, Some(*deadline), stop, admit, &mut hear);
-        report.raw_output.push_str(&departure.raw_output);
-        departure
+        let stop = self.stop;
+        let containers = Containers::make(&plan, &|| stop.load(Ordering::Acquire))?;
+        self.report.log.push(format!("containers made by {runtime}"));
+        self.execute(processes, containers, Some("containers"))
     }
 
     /// Runs a script: in one process, or in two when something is to be done between creation and load.
-    fn stages(&mut self, built: &Built, processes: &Processes) -> Result<Departure, Failure> {
+    fn stages(&mut self, built: &BuiltStack, processes: &Processes<'_>) -> Result<WorkersOutcome, Failure> {
         let settings = &self.job.study.study;
         if !settings.cold && !settings.explain {
-            return Ok(self.child(Part::Stage(Stage::All), processes));
+            return self.alone(ProcessTask::Stage(Stage::All), processes);
         }
-        let prepared = self.child(Part::Stage(Stage::Prepare), processes);
-        if prepared.told.is_some() || prepared.result.is_err() {
+        let prepared = self.alone(ProcessTask::Stage(Stage::Prepare), processes)?;
+        if prepared.stopped.is_some() || prepared.result.is_err() {
             return Ok(prepared);
         }
         if settings.cold {
@@ -296,27 +386,36 @@ impl<'a> Trial<'a> {
         if settings.explain {
             self.explained(built, processes)
         } else {
-            Ok(self.child(Part::Stage(Stage::Measure), processes))
+            self.alone(ProcessTask::Stage(Stage::Measure), processes)
         }
     }
 
     /// Runs the load under tracing and keeps the split of its fsyncs.
-    fn explained(&mut self, built: &Built, processes: &Processes) -> Result<Departure, Failure> {
-        let (split, departure) = traced(built, || self.child(Part::Stage(Stage::Measure), processes))?;
+    fn explained(
+        &mut self,
+        built: &BuiltStack,
+        processes: &Processes<'_>,
+    ) -> Result<WorkersOutcome, Failure> {
+        let (split, departure) = traced(built, || self.alone(ProcessTask::Stage(Stage::Measure), processes))?;
         self.report.fsync = Some(split);
-        Ok(departure)
+        departure
     }
 
     /// Runs the phases of an application, each in a process of its own, the stack cold between them.
-    fn phases(&mut self, number: u32, built: &Built, processes: &Processes) -> Result<Departure, Failure> {
+    fn phases(
+        &mut self,
+        number: u32,
+        built: &BuiltStack,
+        processes: &Processes<'_>,
+    ) -> Result<WorkersOutcome, Failure> {
         let mut before: Vec<Outcome> = Vec::new();
         for phase in 0..number {
             if phase > 0 {
                 (self.progress)(Progress::Cooling);
                 built.remount_cold()?;
             }
-            let mut departure = self.child(Part::Phase(phase), processes);
-            if departure.told.is_none()
+            let mut departure = self.alone(ProcessTask::Phase(phase), processes)?;
+            if departure.stopped.is_none()
                 && let Ok(outcome) = departure.result
             {
                 before.push(outcome);
@@ -339,9 +438,13 @@ impl<'a> Trial<'a> {
         made.map_err(Failure::Message)
     }
 
-    fn group(&self, bytes: u64) -> Result<Cgroup, Failure> {
-        let name = format!("{}.{}.{}", self.job.run, std::process::id(), self.place.number);
-        let made = limit::group(&name, bytes, self.place.journal);
+    /// Unlike that of any other trial.
+    fn name(&self) -> String {
+        format!("{}.{}.{}", self.job.run, std::process::id(), self.place.number)
+    }
+
+    fn group(&self, bytes: u64) -> Result<Arc<Cgroup>, Failure> {
+        let made = limit::group(&self.name(), bytes, self.place.journal);
         made.map_err(|error| match error {
             journal::CgroupError::Unavailable(why) => {
                 Failure::Unavailable { reason: why.reason, remedy: why.remedy }
@@ -352,7 +455,7 @@ impl<'a> Trial<'a> {
 }
 
 /// Runs a load under tracing; the split of its fsyncs, and what came of it.
-pub(super) fn traced<T>(built: &Built, load: impl FnOnce() -> T) -> Result<(FsyncSplit, T), Failure> {
+pub(super) fn traced<T>(built: &BuiltStack, load: impl FnOnce() -> T) -> Result<(FsyncSplit, T), Failure> {
     let traced = record_within(built.path().as_std_path(), Some(TRACE_BYTES_MAX), load);
     let (recording, departure) = traced.map_err(|error| match error.unavailable() {
         Some(why) => Failure::Unavailable { reason: why.reason.clone(), remedy: why.remedy.clone() },
@@ -367,13 +470,13 @@ pub(super) fn traced<T>(built: &Built, load: impl FnOnce() -> T) -> Result<(Fsyn
     Ok((split, departure))
 }
 
-impl Part {
+impl ProcessTask {
     fn of(self, whole: &Request) -> Request {
         match self {
-            Part::Stage(stage) => {
+            ProcessTask::Stage(stage) => {
                 Request { options: RunOptions { stage, ..whole.options.clone() }, ..whole.clone() }
             }
-            Part::Phase(phase) => Request { phase, ..whole.clone() },
+            ProcessTask::Phase(phase) => Request { phase, ..whole.clone() },
         }
     }
 }
@@ -395,7 +498,7 @@ fn run_options(job: &Job<'_>) -> RunOptions {
         ops: workload.ops.or(settings.ops),
         warmup_seconds: workload.warmup.or(settings.warmup).map(|seconds| seconds.0),
         rate: job.rate.or(workload.rate).or(settings.rate),
-        io: job.load.io.unwrap_or(workload.io.unwrap_or(settings.io).0),
+        io: workload.io.unwrap_or(settings.io).0,
         compress_percent: settings.compress.0,
         duplicate_percent: settings.duplicate.0,
         strict: settings.strict,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use record::results::Run;
-use record::trend::{self, AskedCell, Asks};
+use record::trend::{self, CellDefinitions, DefinedCell};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::error::StoreError;
@@ -38,7 +38,9 @@ pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
         table(STUDIES)
     ))?;
     // a damaged record is told to whoever asks for its run
-    each_unkept(&transaction, &mut |_, head| head.map_or(Ok(()), |head| keep(&transaction, &head)))?;
+    each_unkept(&transaction, &mut |_, head| {
+        head.map_or(Ok(()), |head| save_definitions(&transaction, &head))
+    })?;
     transaction.commit()?;
     Ok(())
 }
@@ -49,7 +51,7 @@ fn are_there(connection: &Connection) -> Result<bool, StoreError> {
 }
 
 /// Keeps what the study of a run asks, unless it is kept.
-pub(super) fn keep(transaction: &Transaction<'_>, head: &Run) -> Result<(), StoreError> {
+pub(super) fn save_definitions(transaction: &Transaction<'_>, head: &Run) -> Result<(), StoreError> {
     let (cells, studies) = (table(CELLS), table(STUDIES));
     let known = format!("SELECT 1 FROM {studies} WHERE study_hash = ?1");
     let known = transaction.prepare_cached(&known)?.exists([&head.study_hash])?;
@@ -59,7 +61,7 @@ pub(super) fn keep(transaction: &Transaction<'_>, head: &Run) -> Result<(), Stor
     let mut add = transaction.prepare_cached(&format!("INSERT OR IGNORE INTO {cells} (cell) VALUES (?1)"))?;
     let mut find = transaction.prepare_cached(&format!("SELECT row FROM {cells} WHERE cell = ?1"))?;
     let mut rows = Vec::new();
-    for cell in trend::asked(head) {
+    for cell in trend::defined_cells(head) {
         let text = serde_json::to_string(&cell).map_err(|error| damaged(&head.id, error))?;
         add.execute([&text])?;
         rows.push(find.query_row([&text], |row| row.get::<_, i64>(0))?.to_string());
@@ -108,10 +110,10 @@ fn each_unkept(
 ///
 /// # Errors
 /// The store cannot be read, or a record is damaged.
-pub(super) fn all(connection: &Connection) -> Result<Asks, StoreError> {
-    let mut asks = kept(connection)?;
+pub(super) fn all(connection: &Connection) -> Result<CellDefinitions, StoreError> {
+    let mut asks = load_definitions(connection)?;
     each_unkept(connection, &mut |study_hash, head| {
-        asks.add(&study_hash, trend::asked(&head?).into_iter().map(Arc::new).collect());
+        asks.add(&study_hash, trend::defined_cells(&head?).into_iter().map(Arc::new).collect());
         Ok(())
     })?;
     Ok(asks)
@@ -121,14 +123,14 @@ pub(super) fn all(connection: &Connection) -> Result<Asks, StoreError> {
 ///
 /// # Errors
 /// The store cannot be read.
-pub(super) fn kept(connection: &Connection) -> Result<Asks, StoreError> {
-    let mut asks = Asks::default();
+pub(super) fn load_definitions(connection: &Connection) -> Result<CellDefinitions, StoreError> {
+    let mut asks = CellDefinitions::default();
     if !are_there(connection)? {
         return Ok(asks);
     }
     let mut statement = connection.prepare(&format!("SELECT row, cell FROM {}", table(CELLS)))?;
     let mut rows = statement.query([])?;
-    let mut cells: HashMap<i64, Arc<AskedCell>> = HashMap::new();
+    let mut cells: HashMap<i64, Arc<DefinedCell>> = HashMap::new();
     while let Some(row) = rows.next()? {
         // what cannot be read is as if it were not kept
         if let Ok(cell) = serde_json::from_str(row.get_ref(1)?.as_str().unwrap_or_default()) {
@@ -154,7 +156,7 @@ pub(super) fn kept(connection: &Connection) -> Result<Asks, StoreError> {
 pub(super) fn kept_of(
     connection: &Connection,
     study_hash: &str,
-) -> Result<Option<Vec<Arc<AskedCell>>>, StoreError> {
+) -> Result<Option<Vec<Arc<DefinedCell>>>, StoreError> {
     if !are_there(connection)? {
         return Ok(None);
     }

@@ -9,6 +9,9 @@ use thiserror::Error;
 const ELSEWHERE: &str =
     "make room where it lies, or keep results elsewhere (--home FOLDER, or LOADLINE_HOME)";
 
+/// What helps when it cannot be written at all.
+const WRITABLE: &str = "keep results where you may write (--home FOLDER, or LOADLINE_HOME)";
+
 /// What went wrong with the store.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -105,7 +108,7 @@ fn remedy(error: &rusqlite::Error) -> String {
         code if code & 0xff == ffi::SQLITE_FULL => format!("; its disk is full: {ELSEWHERE}"),
         code if WRITES.contains(&code) => {
             format!(
-                "; is its disk full, or a quota met (`df` tells)? {ELSEWHERE}; if there is room, `dmesg` tells of a broken disk"
+                "; is its disk full, or a quota or `ulimit -f` met (`df` tells)? {ELSEWHERE}; if there is room, `dmesg` tells of a broken disk"
             )
         }
         _ => String::new(),
@@ -114,8 +117,12 @@ fn remedy(error: &rusqlite::Error) -> String {
 
 /// The same of a folder that cannot be made.
 fn room(error: &std::io::Error) -> String {
-    let full = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded].contains(&error.kind());
-    if full { format!("; {ELSEWHERE}") } else { String::new() }
+    use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded => format!("; its disk is full, or a quota met: {ELSEWHERE}"),
+        ReadOnlyFilesystem | PermissionDenied => format!("; {WRITABLE}"),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]

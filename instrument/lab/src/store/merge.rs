@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 
 use record::deal;
 use record::results::Run;
-use record::shard::Part;
+use record::shard::ShardOrigin;
 use record::study::Study;
 
 use super::{BUSY_PATIENCE, Store, StoreError, free_id, head, insert_run, owner, schema};
@@ -157,6 +157,7 @@ impl Store {
         run.parts.sort_by(|a, b| (a.shard, a.started, &a.id).cmp(&(b.shard, b.started, &b.id)));
         run.parts.dedup();
         run.started = all.iter().map(|source| source.run.started).min().unwrap_or(run.started);
+        run.version = all.iter().map(|source| source.run.version).min().unwrap_or(run.version);
         run.finished = None;
         run.command_line = command_line.to_vec();
         let text = run.study.clone();
@@ -262,9 +263,9 @@ fn fits(first: &Source, other: &Source) -> Result<(), MergeError> {
     Ok(())
 }
 
-fn parts(run: &Run) -> Vec<Part> {
+fn parts(run: &Run) -> Vec<ShardOrigin> {
     let Some(shard) = run.shard else { return run.parts.clone() };
-    vec![Part {
+    vec![ShardOrigin {
         id: run.id.clone(),
         shard,
         started: run.started,

@@ -5,6 +5,7 @@
 //! | `mod` | opening; beginning, extending, reading and deleting runs |
 //! | `schema` | tables and their versions |
 //! | `error` | what can go wrong |
+//! | `index` | the index of the WAL, allocated before it is mapped |
 //! | `merge` | joining the runs of shards |
 //! | `pack` | records as they are stored |
 //! | `owner` | which process extends a run, so that two never do |
@@ -17,6 +18,7 @@
 
 mod asks;
 mod error;
+mod index;
 mod merge;
 mod owner;
 mod pack;
@@ -29,22 +31,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use record::deal;
 use record::plan;
 use record::results::{Run, Trial, VERSION};
 use record::shard::Shard;
 use record::study::Study;
+use workload::address::{redact, redact_word};
 
 use pack::{compress, decompress, pack, unpack};
 
 pub use error::StoreError;
 pub use merge::{MergeError, Merged};
-pub use watch::{Brief, Listed};
+pub use watch::{RunListing, TrialSummary};
 
 /// How long a write waits for another process's write.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Mode of a home that is made, whatever the umask is: what was measured, on which machine and by which command, is its user's.
+const HOME_MODE: u32 = 0o700;
+/// The same of root's: servers that refuse root run as another user on what is mounted below it. Nobody else can list it, and the
+/// database is root's alone.
+const HOME_MODE_OF_ROOT: u32 = 0o711;
+/// Rights of others.
+const OTHERS: u32 = 0o007;
+
+/// The name of its file.
+const DATABASE: &str = "loadline.db";
 
 /// The word for the latest run.
 const LAST: &str = "last";
@@ -53,7 +67,7 @@ const LAST_BUT: &str = "last~";
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct RunSummary {
     /// The run's id.
     pub id: String,
     /// What its user calls it.
@@ -108,13 +122,37 @@ impl Store {
     /// The folder or the database cannot be written, or a newer loadline has written it.
     pub fn open(home: &Path) -> Result<Store, StoreError> {
         let folder = |source| StoreError::Folder { path: home.to_path_buf(), source };
-        // whatever the umask is: the journal is not relied on below what others may write to
-        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(home).map_err(folder)?;
-        let mut connection = Connection::open(home.join("loadline.db"))?;
+        let mode = if rustix::process::geteuid().is_root() { HOME_MODE_OF_ROOT } else { HOME_MODE };
+        std::fs::DirBuilder::new().recursive(true).mode(mode).create(home).map_err(folder)?;
+        let database = home.canonicalize().map_err(folder)?.join(DATABASE);
+        // SQLite says of a folder that takes no file only that the database cannot be opened
+        rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|error| folder(error.into()))?;
+        keep_from_others(&database).map_err(folder)?;
+        index::allocate_whole_pages();
+        // no link: whoever may write to the home would have root write elsewhere
+        let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut connection = Connection::open_with_flags(database, flags)?;
         connection.busy_timeout(BUSY_PATIENCE)?;
         schema::prepare(&mut connection)?;
         asks::prepare(&mut connection)?;
         Ok(Store { connection, home: home.to_path_buf() })
+    }
+
+    /// Opens the store to show what is in it: as [`Store::open`], which brings an older one up to date; on a full or read-only
+    /// disk as it is.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`], when it cannot even be read.
+    pub fn open_to_show(home: &Path) -> Result<Store, StoreError> {
+        let error = match Store::open(home) {
+            Err(error @ (StoreError::Folder { .. } | StoreError::Sqlite(_)))
+                if home.join(DATABASE).is_file() =>
+            {
+                error
+            }
+            opened => return opened,
+        };
+        Store::open_to_read(home).or_else(|_| Store::open_alone(home)).map_err(|_| error)
     }
 
     /// The folder.
@@ -148,7 +186,7 @@ impl Store {
             started,
             finished: None,
             seed: study.study.seed,
-            command_line: command_line.to_vec(),
+            command_line: command_line.iter().map(|word| redact_word(word).into_owned()).collect(),
             loadline: env!("CARGO_PKG_VERSION").to_string(),
             study: study.to_toml(),
             study_hash: study.hash(),
@@ -183,7 +221,13 @@ impl Store {
     /// # Errors
     /// No such run, or a living process extends it.
     pub fn resume(&mut self, id: &str) -> Result<Run, StoreError> {
-        let id = self.find(id)?;
+        let id = self.own(id)?;
+        self.load_run(&id)
+    }
+
+    /// Makes this process the owner of a run; gives its id.
+    fn own(&mut self, wanted: &str) -> Result<String, StoreError> {
+        let id = self.find(wanted)?;
         let transaction = self.write()?;
         let owner: Option<String> =
             transaction.query_row("SELECT owner FROM runs WHERE id = ?1", [&id], |row| row.get(0))?;
@@ -193,7 +237,7 @@ impl Store {
         transaction
             .execute("UPDATE runs SET owner = ?2 WHERE id = ?1", params![id, owner::this_process()])?;
         transaction.commit()?;
-        self.load_run(&id)
+        Ok(id)
     }
 
     /// Adds a trial that has ended; when this returns it is on disk. A trial of the same cell and index that
@@ -251,7 +295,7 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn runs(&self) -> Result<Vec<Summary>, StoreError> {
+    pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, title, started, finished, study_hash, trials_planned,
                     (SELECT count(DISTINCT cell || '/' || trial) FROM trials
@@ -259,7 +303,7 @@ impl Store {
              FROM runs ORDER BY rowid",
         )?;
         let rows = statement.query_map([], |row| {
-            Ok(Summary {
+            Ok(RunSummary {
                 id: row.get(0)?,
                 title: row.get(1)?,
                 started: time(row.get(2)?),
@@ -277,7 +321,7 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn unfinished(&self, study_hash: &str) -> Result<Vec<Summary>, StoreError> {
+    pub fn unfinished(&self, study_hash: &str) -> Result<Vec<RunSummary>, StoreError> {
         let mut runs = self.runs()?;
         runs.retain(|run| run.finished.is_none() && run.study_hash == study_hash);
         Ok(runs)
@@ -291,7 +335,7 @@ impl Store {
         &self,
         study_hash: &str,
         shard: Option<Shard>,
-    ) -> Result<Vec<Summary>, StoreError> {
+    ) -> Result<Vec<RunSummary>, StoreError> {
         let mut runs = Vec::new();
         for run in self.unfinished(study_hash)? {
             if head(&self.connection, &run.id)?.shard == shard {
@@ -316,7 +360,7 @@ impl Store {
         while let Some(row) = rows.next()? {
             let mut trial: Trial = unpack(&id, row.get_ref(0)?.as_blob().unwrap_or_default())?;
             let raw_output = decompress(&id, row.get_ref(1)?.as_blob().unwrap_or_default())?;
-            trial.raw_output = String::from_utf8_lossy(&raw_output).into_owned();
+            trial.raw_output = redact(&String::from_utf8_lossy(&raw_output)).into_owned();
             run.trials.push(trial);
         }
         Ok(run)
@@ -365,17 +409,19 @@ impl Store {
         }
     }
 
-    /// Deletes a run with all its trials; gives its id.
+    /// Deletes a run with all its trials, whether they can be read or not; gives its id.
     ///
     /// # Errors
     /// No such run, or a living process extends it.
     pub fn delete(&mut self, wanted: &str) -> Result<String, StoreError> {
-        let run = self.resume(wanted)?;
+        let id = self.own(wanted)?;
         let transaction = self.write()?;
-        transaction.execute("DELETE FROM runs WHERE id = ?1", [&run.id])?;
-        asks::forget(&transaction, &run.study_hash)?;
+        let study_hash: String =
+            transaction
+                .query_row("DELETE FROM runs WHERE id = ?1 RETURNING study_hash", [&id], |row| row.get(0))?;
+        asks::forget(&transaction, &study_hash)?;
         transaction.commit()?;
-        Ok(run.id)
+        Ok(id)
     }
 
     /// A transaction that has the write lock from its beginning: one that reads first and writes later would
@@ -383,6 +429,32 @@ impl Store {
     fn write(&mut self) -> Result<Transaction<'_>, StoreError> {
         Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
     }
+}
+
+/// Makes the database where it is missing, for its user alone, and takes the rights of others from one that is there. A group
+/// keeps its own: it may share a store. SQLite gives what it makes beside the database the same rights.
+fn keep_from_others(database: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+    let mut file = std::fs::File::options();
+    match file.write(true).create_new(true).mode(0o600).open(database) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        // a disk without room may still hold a store that can be read
+        Err(error) => return Err(error),
+        Ok(_) => return Ok(()),
+    }
+    // opened for nothing but this: closing it takes no lock away that SQLite holds in this process (fcntl(2))
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let Ok(file) = std::fs::File::options().read(true).custom_flags(flags).open(database) else {
+        return Ok(());
+    };
+    let meta = file.metadata()?;
+    if meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & OTHERS != 0 {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // on a file system without rights it stays as it is
+        let _ = std::fs::set_permissions(path, PermissionsExt::from_mode(meta.mode() & 0o7777 & !OTHERS));
+    }
+    Ok(())
 }
 
 /// Whether a run can have this name.
@@ -442,7 +514,7 @@ fn insert_run(
             pack(&run.id, run)?,
         ],
     )?;
-    asks::keep(transaction, run)
+    asks::save_definitions(transaction, run)
 }
 
 /// `20261120-191500-ab12`: UTC to the second, then a random tail.
@@ -464,7 +536,7 @@ fn saturated(number: u64) -> i64 {
 
 /// Adds a trial within a transaction.
 fn add(transaction: &rusqlite::Transaction<'_>, run: &str, trial: &Trial) -> Result<(), StoreError> {
-    let raw_output = compress(run, trial.raw_output.as_bytes())?;
+    let raw_output = compress(run, redact(&trial.raw_output).as_bytes())?;
     let record = pack(run, &Trial { raw_output: String::new(), ..trial.clone() })?;
     let outcome = trial.outcome.as_ref();
     transaction.execute(

@@ -15,7 +15,7 @@ pub fn other_living_process(owner: &str) -> Option<u32> {
 }
 
 /// Whether an owner lives, this process or another.
-pub fn lives(owner: &str) -> bool {
+pub fn is_alive(owner: &str) -> bool {
     living_process(owner).is_some()
 }
 
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn this_process_does_not_stand_in_its_own_way() {
         assert_eq!(other_living_process(&this_process()), None);
-        assert!(lives(&this_process()));
+        assert!(is_alive(&this_process()));
     }
 
     #[test]

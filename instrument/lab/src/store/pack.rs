@@ -1,4 +1,7 @@
-//! Records as they are stored: JSON, compressed.
+//! Records as they are stored: JSON, compressed, without passwords of addresses; those that older programs have stored are left
+//! out where they are read.
+
+use workload::address::redact;
 
 use super::error::StoreError;
 
@@ -15,12 +18,14 @@ pub(super) fn damaged(run: &str, why: impl std::fmt::Display) -> StoreError {
 
 /// Packs a record of a run.
 pub(super) fn pack(run: &str, record: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
-    compress(run, &serde_json::to_vec(record).map_err(|error| damaged(run, error))?)
+    let text = serde_json::to_string(record).map_err(|error| damaged(run, error))?;
+    compress(run, redact(&text).as_bytes())
 }
 
 /// Unpacks it.
 pub(super) fn unpack<T: serde::de::DeserializeOwned>(run: &str, bytes: &[u8]) -> Result<T, StoreError> {
-    serde_json::from_slice(&decompress(run, bytes)?).map_err(|error| damaged(run, error))
+    let text = String::from_utf8(decompress(run, bytes)?).map_err(|error| damaged(run, error))?;
+    serde_json::from_str(&redact(&text)).map_err(|error| damaged(run, error))
 }
 
 /// Compresses what belongs to a run.

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use record::compare::Past;
+use record::compare::{Machines, PastResult};
 use record::results::MetricName;
-use record::trend::{AskedCell, Asks};
+use record::trend::{CellDefinitions, DefinedCell};
 use rusqlite::{Row, Rows};
 
 use super::asks;
 use super::error::StoreError;
-use super::{Store, Summary, time};
+use super::{RunSummary, Store, time};
 
 /// Of each cell and trial the latest row: SQLite takes the other columns from the row that has the maximum.
 const LATEST: &str =
@@ -26,7 +26,7 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read, or a record is damaged.
-    pub fn asks(&self) -> Result<Asks, StoreError> {
+    pub fn cell_definitions(&self) -> Result<CellDefinitions, StoreError> {
         asks::all(&self.connection)
     }
 
@@ -34,15 +34,15 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn kept_asks(&self) -> Result<Asks, StoreError> {
-        asks::kept(&self.connection)
+    pub fn kept_asks(&self) -> Result<CellDefinitions, StoreError> {
+        asks::load_definitions(&self.connection)
     }
 
     /// What the cells of one study ask, when it is known without reading a record.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn kept_asks_of(&self, study_hash: &str) -> Result<Option<Vec<Arc<AskedCell>>>, StoreError> {
+    pub fn kept_asks_of(&self, study_hash: &str) -> Result<Option<Vec<Arc<DefinedCell>>>, StoreError> {
         asks::kept_of(&self.connection, study_hash)
     }
 
@@ -50,7 +50,7 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn past(&self) -> Result<Vec<Past>, StoreError> {
+    pub fn past(&self) -> Result<Vec<PastResult>, StoreError> {
         let mut statement =
             self.connection.prepare_cached("SELECT id, study_hash, started FROM runs ORDER BY rowid")?;
         let runs = begun(statement.query([])?)?;
@@ -62,7 +62,7 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn past_of(&self, run: &str) -> Result<Vec<Past>, StoreError> {
+    pub fn past_of(&self, run: &str) -> Result<Vec<PastResult>, StoreError> {
         let mut statement =
             self.connection.prepare_cached("SELECT id, study_hash, started FROM runs WHERE id = ?1")?;
         let runs = begun(statement.query([run])?)?;
@@ -70,15 +70,21 @@ impl Store {
         yielded(statement.query([run])?, &runs)
     }
 
-    /// The same by another metric, of which every trial has to be read: of the runs that `wanted` says.
+    /// What runs say of their machine. One that cannot be read is left out.
+    pub fn machines(&self, ids: &[String]) -> Machines {
+        let of = |id: &String| Some((id.clone(), record::machine::conditions(&self.load_run(id).ok()?)));
+        ids.iter().filter_map(of).collect()
+    }
+
+    /// What every cell yielded by another metric than throughput, of which every trial has to be read: of the runs that `wanted` says.
     ///
     /// # Errors
     /// The store cannot be read, or a record is damaged.
     pub fn past_by(
         &self,
         metric: MetricName,
-        wanted: impl Fn(&Summary) -> bool,
-    ) -> Result<Vec<Past>, StoreError> {
+        wanted: impl Fn(&RunSummary) -> bool,
+    ) -> Result<Vec<PastResult>, StoreError> {
         let mut past = Vec::new();
         for summary in self.runs()?.iter().filter(|summary| wanted(summary)) {
             let run = self.load_run(&summary.id)?;
@@ -86,7 +92,7 @@ impl Store {
                 let done = run.trials_of(cell.id).filter(|trial| trial.status.is_done());
                 let values: Vec<f64> = done.filter_map(|trial| metric.of(trial.outcome.as_ref()?)).collect();
                 if !values.is_empty() {
-                    past.push(Past {
+                    past.push(PastResult {
                         run: run.id.clone(),
                         study_hash: run.study_hash.clone(),
                         cell: cell.id,
@@ -114,8 +120,8 @@ fn begun(mut rows: Rows<'_>) -> Result<Begun, StoreError> {
 }
 
 /// What rows of [`LATEST`] say of these runs, in the order of their places.
-fn yielded(mut rows: Rows<'_>, runs: &Begun) -> Result<Vec<Past>, StoreError> {
-    let mut past: Vec<(usize, Past)> = Vec::new();
+fn yielded(mut rows: Rows<'_>, runs: &Begun) -> Result<Vec<PastResult>, StoreError> {
+    let mut past: Vec<(usize, PastResult)> = Vec::new();
     while let Some(row) = rows.next()? {
         let Some((cell, throughput)) = result(row)? else { continue };
         let run = row.get_ref(0)?.as_str().unwrap_or_default();
@@ -125,7 +131,7 @@ fn yielded(mut rows: Rows<'_>, runs: &Begun) -> Result<Vec<Past>, StoreError> {
                 // one that has begun since
                 let Some((place, study_hash, started)) = runs.get(run) else { continue };
                 let (run, study_hash, started) = (run.to_string(), study_hash.clone(), *started);
-                past.push((*place, Past { run, study_hash, started, cell, values: vec![throughput] }));
+                past.push((*place, PastResult { run, study_hash, started, cell, values: vec![throughput] }));
             }
         }
     }

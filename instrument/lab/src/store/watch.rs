@@ -11,11 +11,11 @@ use record::results::Run;
 use rusqlite::{Connection, OpenFlags, params};
 
 use super::error::StoreError;
-use super::{BUSY_PATIENCE, Store, head, owner, schema, time};
+use super::{BUSY_PATIENCE, DATABASE, Store, head, index, owner, schema, time};
 
 /// What is known of a run without reading its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct RunListing {
     /// The run's id.
     pub id: String,
     /// What its user calls it.
@@ -36,7 +36,7 @@ pub struct Listed {
 
 /// The newest trial of a cell and index, without its record.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Brief {
+pub struct TrialSummary {
     /// Its cell.
     pub cell: u32,
     /// Which trial of its cell, from 0.
@@ -51,14 +51,23 @@ pub struct Brief {
     pub ops_per_second: Option<f64>,
 }
 
+/// The URI of a database that nobody changes (sqlite.org/uri.html).
+fn uri(file: &Path) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
+    let escaped = file.as_os_str().as_encoded_bytes().iter().map(|byte| match plain(byte) {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    format!("file:{}?immutable=1", escaped.collect::<String>())
+}
+
 impl Store {
     /// Opens the store of a folder for reading; nothing is made, and nothing is brought up to date.
     ///
     /// # Errors
     /// There is no store, it cannot be read, or another version of loadline has written it.
     pub fn open_to_read(home: &Path) -> Result<Store, StoreError> {
-        let file = home.join("loadline.db");
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let file = home.join(DATABASE);
         if !file.is_file() {
             let source = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
@@ -66,9 +75,44 @@ impl Store {
             );
             return Err(StoreError::Folder { path: home.to_path_buf(), source });
         }
+        let folder = |source| StoreError::Folder { path: home.to_path_buf(), source };
+        let file = home.canonicalize().map_err(folder)?.join(DATABASE);
+        index::allocate_whole_pages();
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection = Connection::open_with_flags(&file, flags)?;
         connection.busy_timeout(BUSY_PATIENCE)?;
         schema::expect(&connection)?;
+        Ok(Store { connection, home: home.to_path_buf() })
+    }
+
+    /// As [`Store::open_to_read`], for a full disk: alone, with the index of the WAL in this process's own memory; or, on a
+    /// read-only one, without any.
+    pub(super) fn open_alone(home: &Path) -> Result<Store, StoreError> {
+        let folder = |source| StoreError::Folder { path: home.to_path_buf(), source };
+        let file = home.canonicalize().map_err(folder)?.join(DATABASE);
+        let common = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let alone = || -> Result<Connection, StoreError> {
+            let flags = common | OpenFlags::SQLITE_OPEN_READ_WRITE;
+            let connection = Connection::open_with_flags(&file, flags)?;
+            connection.pragma_update(None, "locking_mode", "exclusive")?;
+            schema::expect(&connection)?;
+            Ok(connection)
+        };
+        // what a log holds is not in the file yet
+        let log_is_empty =
+            std::fs::metadata(home.join(format!("{DATABASE}-wal"))).map_or(true, |log| log.len() == 0);
+        let unchanging = || -> Result<Connection, StoreError> {
+            let flags = common | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            let connection = Connection::open_with_flags(uri(&file), flags)?;
+            schema::expect(&connection)?;
+            Ok(connection)
+        };
+        let connection = match alone() {
+            Err(_) if log_is_empty => unchanging()?,
+            opened => opened?,
+        };
         Ok(Store { connection, home: home.to_path_buf() })
     }
 
@@ -85,18 +129,18 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn listed(&self) -> Result<Vec<Listed>, StoreError> {
+    pub fn listed(&self) -> Result<Vec<RunListing>, StoreError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, name, finished, trials_planned, owner, title, study_hash, started FROM runs ORDER BY rowid",
         )?;
         let rows = statement.query_map([], |row| {
             let owner: Option<String> = row.get(4)?;
-            Ok(Listed {
+            Ok(RunListing {
                 id: row.get(0)?,
                 name: row.get(1)?,
                 finished: row.get::<_, Option<String>>(2)?.map(time),
                 trials_planned: row.get::<_, i64>(3)?.unsigned_abs(),
-                is_extended: owner.as_deref().is_some_and(owner::lives),
+                is_extended: owner.as_deref().is_some_and(owner::is_alive),
                 title: row.get(5)?,
                 study_hash: row.get(6)?,
                 started: time(row.get(7)?),
@@ -161,13 +205,13 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn briefs(&self, run: &str) -> Result<Vec<Brief>, StoreError> {
+    pub fn briefs(&self, run: &str) -> Result<Vec<TrialSummary>, StoreError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT cell, trial, status, started, seconds, ops_per_second FROM trials
              WHERE row IN (SELECT max(row) FROM trials WHERE run = ?1 GROUP BY cell, trial) ORDER BY row",
         )?;
         let rows = statement.query_map(params![run], |row| {
-            Ok(Brief {
+            Ok(TrialSummary {
                 cell: row.get(0)?,
                 index: row.get(1)?,
                 status: row.get(2)?,
@@ -187,6 +231,6 @@ impl Store {
         let mut statement = self.connection.prepare_cached("SELECT owner FROM runs WHERE id = ?1")?;
         let mut rows = statement.query([run])?;
         let owner: Option<String> = rows.next()?.map(|row| row.get(0)).transpose()?.flatten();
-        Ok(owner.as_deref().is_some_and(owner::lives))
+        Ok(owner.as_deref().is_some_and(owner::is_alive))
     }
 }

@@ -57,7 +57,7 @@ pub fn outcome(ops: u64) -> Outcome {
             bytes_per_second: vec![ops * 4096],
             over_time: None,
         }],
-        metrics: vec![Metric { name: "cpu".into(), unit: "s".into(), value: 0.1 + 0.2 }],
+        metrics: vec![Metric::process("cpu", "s", 0.1 + 0.2)],
         notes: vec!["a note".into()],
     }
 }

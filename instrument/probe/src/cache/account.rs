@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use record::cache::{Account, FileAccount};
 
-use super::moment::{Moment, What};
+use super::event::{CacheEvent, CacheEventKind};
 
 /// A page that came while we looked.
 #[derive(Debug, Clone, Copy)]
@@ -37,24 +37,24 @@ struct File {
 
 /// Accounts for `moments` (in order of time). `size_bytes` knows how large a file is: a read may ask for pages past
 /// its end. Pages in the cache before the first moment count as hits when they are asked for.
-pub fn account(moments: &[Moment], size_bytes: impl Fn(u64) -> Option<u64>) -> Account {
+pub fn account(moments: &[CacheEvent], size_bytes: impl Fn(u64) -> Option<u64>) -> Account {
     let mut files: HashMap<u64, File> = HashMap::new();
     for (at, moment) in moments.iter().enumerate() {
         let file = files.entry(moment.inode).or_default();
         match moment.what {
-            What::Added { pages } => file.added(moment, at, pages),
-            What::Removed { pages } => file.removed(moment.index, pages),
-            What::ReadAhead { pages } => {
+            CacheEventKind::Added { pages } => file.added(moment, at, pages),
+            CacheEventKind::Removed { pages } => file.removed(moment.index, pages),
+            CacheEventKind::ReadAhead { pages } => {
                 // the kernel plans past the end and stops there
                 file.begins(moment, pages.min(pages_of(&size_bytes, moment).saturating_sub(moment.index)));
             }
-            What::Wanted { last } => {
+            CacheEventKind::Wanted { last } => {
                 let end = pages_of(&size_bytes, moment);
                 file.wanted(moment, at, last.min(end.saturating_sub(1)));
             }
-            What::Fault => file.fault(moment, at),
+            CacheEventKind::Fault => file.fault(moment, at),
             // neither a hit nor a miss, since nobody has asked; but no waste any more
-            What::Mapped { last } => file.mark(moment.index, last),
+            CacheEventKind::Mapped { last } => file.mark(moment.index, last),
         }
     }
     let account = |(inode, mut file): (u64, File)| {
@@ -67,7 +67,7 @@ pub fn account(moments: &[Moment], size_bytes: impl Fn(u64) -> Option<u64>) -> A
 }
 
 /// The file's size in pages; without limit when it is not known.
-fn pages_of(size_bytes: &impl Fn(u64) -> Option<u64>, moment: &Moment) -> u64 {
+fn pages_of(size_bytes: &impl Fn(u64) -> Option<u64>, moment: &CacheEvent) -> u64 {
     size_bytes(moment.inode).map_or(u64::MAX, |size| size.div_ceil(4096))
 }
 
@@ -76,7 +76,7 @@ impl File {
         self.threads.entry(pid).or_default()
     }
 
-    fn begins(&mut self, moment: &Moment, pages: u64) {
+    fn begins(&mut self, moment: &CacheEvent, pages: u64) {
         let window = (moment.index, moment.index.saturating_add(pages));
         let thread = self.thread(moment.pid);
         // the kernel tells twice when it falls back from large folios to single pages
@@ -89,7 +89,7 @@ impl File {
         self.account.window_pages_max = self.account.window_pages_max.max(pages);
     }
 
-    fn added(&mut self, moment: &Moment, at: usize, pages: u64) {
+    fn added(&mut self, moment: &CacheEvent, at: usize, pages: u64) {
         let (from, to) = self.thread(moment.pid).window;
         for index in moment.index..moment.index.saturating_add(pages) {
             let read_in = (from..to).contains(&index);
@@ -105,7 +105,7 @@ impl File {
         }
     }
 
-    fn wanted(&mut self, moment: &Moment, at: usize, last: u64) {
+    fn wanted(&mut self, moment: &CacheEvent, at: usize, last: u64) {
         let thread = *self.thread(moment.pid);
         let goes_on = thread.request.is_some_and(|(from, to)| to == last && from < moment.index);
         *self.thread(moment.pid) = Thread { asked: at, request: Some((moment.index, last)), ..thread };
@@ -139,7 +139,7 @@ impl File {
         }
     }
 
-    fn fault(&mut self, moment: &Moment, at: usize) {
+    fn fault(&mut self, moment: &CacheEvent, at: usize) {
         self.thread(moment.pid).asked = at;
         self.account.wanted += 1;
         match self.pages.get_mut(&moment.index) {
@@ -167,10 +167,10 @@ impl File {
 mod tests {
     use super::*;
 
-    fn run(steps: &[(i32, u64, What)]) -> FileAccount {
-        let moments: Vec<Moment> = (0_u64..)
+    fn run(steps: &[(i32, u64, CacheEventKind)]) -> FileAccount {
+        let moments: Vec<CacheEvent> = (0_u64..)
             .zip(steps)
-            .map(|(at_ns, (pid, index, what))| Moment {
+            .map(|(at_ns, (pid, index, what))| CacheEvent {
                 at_ns,
                 pid: *pid,
                 inode: 7,
@@ -184,15 +184,15 @@ mod tests {
     #[test]
     fn a_sequential_read_misses_once_and_then_hits_what_was_read_ahead() {
         let found = run(&[
-            (1, 0, What::ReadAhead { pages: 4 }),
-            (1, 0, What::Added { pages: 4 }),
-            (1, 0, What::Wanted { last: 0 }),
-            (1, 4, What::ReadAhead { pages: 8 }),
-            (1, 4, What::Added { pages: 4 }),
-            (1, 8, What::Added { pages: 4 }),
-            (1, 1, What::Wanted { last: 1 }),
-            (1, 2, What::Wanted { last: 2 }),
-            (1, 0, What::Wanted { last: 0 }),
+            (1, 0, CacheEventKind::ReadAhead { pages: 4 }),
+            (1, 0, CacheEventKind::Added { pages: 4 }),
+            (1, 0, CacheEventKind::Wanted { last: 0 }),
+            (1, 4, CacheEventKind::ReadAhead { pages: 8 }),
+            (1, 4, CacheEventKind::Added { pages: 4 }),
+            (1, 8, CacheEventKind::Added { pages: 4 }),
+            (1, 1, CacheEventKind::Wanted { last: 1 }),
+            (1, 2, CacheEventKind::Wanted { last: 2 }),
+            (1, 0, CacheEventKind::Wanted { last: 0 }),
         ]);
         assert_eq!((found.wanted, found.misses, found.hits, found.ahead_hits), (4, 1, 3, 2));
         assert_eq!((found.read_in, found.unused, found.wasted), (12, 9, 0));
@@ -202,13 +202,13 @@ mod tests {
     #[test]
     fn what_leaves_unasked_for_is_waste_and_what_was_written_is_not() {
         let found = run(&[
-            (1, 0, What::ReadAhead { pages: 4 }),
-            (1, 0, What::Added { pages: 4 }),
-            (1, 0, What::Wanted { last: 1 }),
-            (1, 0, What::Removed { pages: 4 }),
-            (1, 40, What::Added { pages: 2 }),
-            (1, 40, What::Wanted { last: 40 }),
-            (1, 40, What::Removed { pages: 2 }),
+            (1, 0, CacheEventKind::ReadAhead { pages: 4 }),
+            (1, 0, CacheEventKind::Added { pages: 4 }),
+            (1, 0, CacheEventKind::Wanted { last: 1 }),
+            (1, 0, CacheEventKind::Removed { pages: 4 }),
+            (1, 40, CacheEventKind::Added { pages: 2 }),
+            (1, 40, CacheEventKind::Wanted { last: 40 }),
+            (1, 40, CacheEventKind::Removed { pages: 2 }),
         ]);
         assert_eq!((found.read_in, found.wasted, found.unused), (4, 2, 0));
         assert_eq!((found.wanted, found.misses, found.hits), (3, 2, 1), "a page just written is a hit");
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn a_read_past_the_end_asks_for_the_file_only_and_a_long_one_is_counted_once() {
-        assert_eq!(run(&[(1, 60, What::Wanted { last: 99 })]).wanted, 4);
+        assert_eq!(run(&[(1, 60, CacheEventKind::Wanted { last: 99 })]).wanted, 4);
         let found = run(&[
-            (1, 0, What::Wanted { last: 9 }),
-            (1, 4, What::ReadAhead { pages: 2 }),
-            (1, 4, What::Added { pages: 2 }),
-            (1, 4, What::Wanted { last: 9 }),
+            (1, 0, CacheEventKind::Wanted { last: 9 }),
+            (1, 4, CacheEventKind::ReadAhead { pages: 2 }),
+            (1, 4, CacheEventKind::Added { pages: 2 }),
+            (1, 4, CacheEventKind::Wanted { last: 9 }),
         ]);
         assert_eq!((found.wanted, found.hits, found.misses), (10, 8, 2));
     }
@@ -229,9 +229,9 @@ mod tests {
     #[test]
     fn another_threads_page_is_a_hit() {
         let found = run(&[
-            (1, 0, What::ReadAhead { pages: 1 }),
-            (1, 0, What::Added { pages: 1 }),
-            (2, 0, What::Wanted { last: 0 }),
+            (1, 0, CacheEventKind::ReadAhead { pages: 1 }),
+            (1, 0, CacheEventKind::Added { pages: 1 }),
+            (2, 0, CacheEventKind::Wanted { last: 0 }),
         ]);
         assert_eq!((found.hits, found.misses), (1, 0));
     }
@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn faults() {
         let found = run(&[
-            (1, 3, What::Fault),
-            (1, 0, What::ReadAhead { pages: 8 }),
-            (1, 0, What::Added { pages: 8 }),
-            (1, 0, What::Mapped { last: 5 }),
-            (1, 6, What::Fault),
+            (1, 3, CacheEventKind::Fault),
+            (1, 0, CacheEventKind::ReadAhead { pages: 8 }),
+            (1, 0, CacheEventKind::Added { pages: 8 }),
+            (1, 0, CacheEventKind::Mapped { last: 5 }),
+            (1, 6, CacheEventKind::Fault),
         ]);
         assert_eq!((found.wanted, found.misses, found.hits, found.unused), (2, 1, 1, 1));
         assert_eq!(run(&[]), FileAccount::default());
@@ -261,11 +261,11 @@ mod tests {
             for _ in 0..300 {
                 let (index, pages) = (next(80), 1 << next(4));
                 let what = match next(6) {
-                    0 => What::Added { pages },
-                    1 => What::Removed { pages },
-                    2 | 3 => What::Wanted { last: index + next(10) },
-                    4 => What::Fault,
-                    _ => What::ReadAhead { pages },
+                    0 => CacheEventKind::Added { pages },
+                    1 => CacheEventKind::Removed { pages },
+                    2 | 3 => CacheEventKind::Wanted { last: index + next(10) },
+                    4 => CacheEventKind::Fault,
+                    _ => CacheEventKind::ReadAhead { pages },
                 };
                 steps.push((next(2) as i32, index, what));
             }

@@ -3,16 +3,16 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`moment`] | the events as plain data, and which tracepoints they come from |
+//! | [`event`] | the events as plain data, and which tracepoints they come from |
 //! | [`account`](mod@account) | what they say of each file; pure |
 //! | [`mod@cachestat`] | the system call |
 //! | [`record`](mod@record) | traces a workload and accounts for it |
 
 pub mod account;
 pub mod cachestat;
-pub mod moment;
+pub mod event;
 pub mod record;
 
 pub use self::record::record;
 pub use account::account;
-pub use moment::{Moment, What};
+pub use event::{CacheEvent, CacheEventKind};

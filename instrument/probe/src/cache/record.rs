@@ -8,9 +8,9 @@ use record::cache::Recording;
 
 use super::account::account;
 use super::cachestat::cachestat;
-use super::moment::{Moment, selections};
+use super::event::{CacheEvent, selections};
 use crate::fsync::chain::Chain;
-use crate::fsync::moment::Dev;
+use crate::fsync::event::Dev;
 use crate::fsync::record::RecordError;
 use trace::{Options, capture};
 
@@ -33,7 +33,7 @@ pub fn record<T>(
     (options.bytes_max, options.end_when_full) = (bytes_max, true);
     options.buffer_kib_per_cpu = 16 << 10;
     let (captured, value) = capture(&options, work)?;
-    let moments: Vec<Moment> = captured.events.iter().filter_map(Moment::of).collect();
+    let moments: Vec<CacheEvent> = captured.events.iter().filter_map(CacheEvent::of).collect();
     let mut names = HashMap::new();
     let mut sizes = HashMap::new();
     walk(path, 0, &mut |path, meta| {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use record::fsync::Operation;
 
 use super::chain::{Disk, Level};
-use super::moment::{Blocks, Dev, Moment, What};
+use super::event::{Blocks, Dev, TraceEvent, TraceEventKind};
 use super::rwbs::Rwbs;
 
 /// What was given to a driver.
@@ -90,27 +90,27 @@ pub struct Traffic {
 }
 
 /// Puts the block I/O of one level together. Pure.
-pub fn traffic(moments: &[Moment], level: &Level) -> Traffic {
+pub fn traffic(moments: &[TraceEvent], level: &Level) -> Traffic {
     let mut builder = Builder::default();
     for moment in moments {
         match &moment.what {
-            What::Journal { fs, log_io: true, .. } if level.is(*fs) => {
+            TraceEventKind::Journal { fs, log_io: true, .. } if level.is(*fs) => {
                 builder.log_next.push(moment.pid);
             }
-            What::NvmeSetup { queue } => {
+            TraceEventKind::NvmeSetup { queue } => {
                 builder.nvme_queue.insert(moment.cpu, *queue);
             }
-            What::Queue(blocks) => {
+            TraceEventKind::Queue(blocks) => {
                 if let Some(disk) = level.disk_of(blocks.dev) {
                     builder.queue(moment, disk, blocks);
                 }
             }
-            What::Issue(blocks) => {
+            TraceEventKind::Issue(blocks) => {
                 if let Some(disk) = level.disk_of(blocks.dev) {
                     builder.issue(moment, disk, blocks);
                 }
             }
-            What::Complete(blocks) => {
+            TraceEventKind::Complete(blocks) => {
                 if let Some(disk) = level.disk_of(blocks.dev) {
                     builder.complete(moment.at_ns, Dev(disk.dev), blocks);
                 }
@@ -150,7 +150,7 @@ impl Builder {
         traffic
     }
 
-    fn queue(&mut self, moment: &Moment, disk: &Disk, blocks: &Blocks) {
+    fn queue(&mut self, moment: &TraceEvent, disk: &Disk, blocks: &Blocks) {
         // Without a volatile cache the flags are dropped; FUA alone is one command where the device has it.
         let cached = disk.write_back != Some(false);
         let sequence = cached && (blocks.rwbs.preflush || blocks.rwbs.fua && disk.fua != Some(true));
@@ -182,7 +182,7 @@ impl Builder {
         self.traffic.bios.push(bio);
     }
 
-    fn issue(&mut self, moment: &Moment, on: &Disk, blocks: &Blocks) {
+    fn issue(&mut self, moment: &TraceEvent, on: &Disk, blocks: &Blocks) {
         let disk = Dev(on.dev);
         let nvme_queue = if on.name.starts_with("nvme") { self.nvme_queue.remove(&moment.cpu) } else { None };
         let again = |request: &Request| {

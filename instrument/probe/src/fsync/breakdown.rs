@@ -6,7 +6,7 @@ use record::fsync::{Breakdown, LevelBreakdown, Mark, Part, Parts, Stage};
 use super::bio::{Request, Traffic, traffic};
 use super::call::{Call, calls};
 use super::chain::{Chain, FsKind, Level};
-use super::moment::{Dev, Moment, What};
+use super::event::{Dev, TraceEvent, TraceEventKind};
 use super::stage::{Waiter, stages};
 
 /// All fsyncs of a trace.
@@ -20,7 +20,7 @@ pub struct Analysis {
 
 /// Explains every fsync on the chain's first file system that began and ended within `moments` (in order of
 /// time). Pure; strange traces give strange figures, but the parts always sum up to the total.
-pub fn analyse(moments: &[Moment], chain: &Chain) -> Analysis {
+pub fn analyse(moments: &[TraceEvent], chain: &Chain) -> Analysis {
     let Some(top) = chain.levels.first() else { return Analysis::default() };
     let calls = calls(moments, top);
     let traffics: Vec<Traffic> = chain.levels.iter().map(|level| traffic(moments, level)).collect();
@@ -102,9 +102,9 @@ fn nothing(level: &Level) -> LevelBreakdown {
 }
 
 /// The journal steps of a level.
-fn marks(moments: &[Moment], level: &Level) -> Vec<Mark> {
-    let mark = |moment: &Moment| match moment.what {
-        What::Journal { fs, step, .. } if level.is(fs) => {
+fn marks(moments: &[TraceEvent], level: &Level) -> Vec<Mark> {
+    let mark = |moment: &TraceEvent| match moment.what {
+        TraceEventKind::Journal { fs, step, .. } if level.is(fs) => {
             Some(Mark { at_ns: moment.at_ns, label: step.into() })
         }
         _ => None,
@@ -113,15 +113,15 @@ fn marks(moments: &[Moment], level: &Level) -> Vec<Mark> {
 }
 
 /// When the file that holds the level above was being synced; ends that are not told stay open.
-fn syncs(moments: &[Moment], level: &Level) -> Vec<Interval> {
+fn syncs(moments: &[TraceEvent], level: &Level) -> Vec<Interval> {
     let Some((file, _)) = &level.holds else { return Vec::new() };
     let mut found: Vec<(i32, Interval)> = Vec::new();
     for moment in moments {
         match moment.what {
-            What::FsEnter { fs, inode, .. } if inode == *file && level.is(fs) => {
+            TraceEventKind::FsEnter { fs, inode, .. } if inode == *file && level.is(fs) => {
                 found.push((moment.pid, Interval::new(moment.at_ns, u64::MAX)));
             }
-            What::FsExit { fs, inode } if inode == *file && level.is(fs) => {
+            TraceEventKind::FsExit { fs, inode } if inode == *file && level.is(fs) => {
                 let entered = found.iter_mut().rev().take(64).find(|(pid, _)| *pid == moment.pid);
                 if let Some((_, sync)) = entered.filter(|(_, sync)| sync.end_ns == u64::MAX) {
                     sync.end_ns = moment.at_ns;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::chain::{FsKind, Level};
-use super::moment::{Moment, What};
+use super::event::{TraceEvent, TraceEventKind};
 use record::fsync::interval::Interval;
 
 /// One call of fsync or fdatasync.
@@ -32,31 +32,31 @@ struct Open {
 /// The calls on the file system of `level` that began and ended in the trace, in order of their return. Where
 /// the system call was not seen (io_uring, O_SYNC writes), the file system's own entry and exit bound the
 /// call.
-pub fn calls(moments: &[Moment], level: &Level) -> Vec<Call> {
+pub fn calls(moments: &[TraceEvent], level: &Level) -> Vec<Call> {
     let mut open: HashMap<i32, Open> = HashMap::new();
     let mut found = Vec::new();
     for moment in moments {
         let (pid, at_ns) = (moment.pid, moment.at_ns);
         match &moment.what {
-            What::SyncEnter { data_only } => {
+            TraceEventKind::SyncEnter { data_only } => {
                 open.insert(pid, Open { entered_ns: Some(at_ns), data_only: *data_only, ..Open::default() });
             }
-            What::FsEnter { fs, inode, data_only } if level.is(*fs) => {
+            TraceEventKind::FsEnter { fs, inode, data_only } if level.is(*fs) => {
                 let call = open.entry(pid).or_default();
                 call.data_only |= *data_only;
                 call.fs.get_or_insert((at_ns, *inode));
             }
-            What::FsExit { fs, .. }
+            TraceEventKind::FsExit { fs, .. }
                 if level.is(*fs) && open.get(&pid).is_some_and(|call| call.entered_ns.is_none()) =>
             {
                 found.extend(open.remove(&pid).and_then(|call| finish(pid, &call, at_ns, level)));
             }
-            What::Queue(blocks) if level.disk_of(blocks.dev).is_some() => {
+            TraceEventKind::Queue(blocks) if level.disk_of(blocks.dev).is_some() => {
                 if let Some(call) = open.get_mut(&pid) {
                     call.wrote = true;
                 }
             }
-            What::SyncExit => {
+            TraceEventKind::SyncExit => {
                 found.extend(open.remove(&pid).and_then(|call| finish(pid, &call, at_ns, level)))
             }
             _ => {}
@@ -78,7 +78,7 @@ mod tests {
     use crate::fsync::ftrace::parse;
 
     fn level() -> Level {
-        let fs_dev = super::super::moment::Dev::new(7, 0).0;
+        let fs_dev = super::super::event::Dev::new(7, 0).0;
         let (fs_type, kind) = ("ext4".to_string(), FsKind::Ext4);
         Level { fs_type, kind, fs_dev, fs_uuid: None, disks: Vec::new(), holds: None }
     }

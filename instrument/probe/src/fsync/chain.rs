@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::event::{Dev, FsKey};
 use super::ftrace::uuid;
-use super::moment::{Dev, FsKey};
 use crate::device;
 use crate::root::Root;
 use host::mountinfo::{self, MountEntry};

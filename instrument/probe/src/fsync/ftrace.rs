@@ -1,22 +1,22 @@
 //! Moments from the text of a trace, as `trace` and `trace_pipe` of tracefs print it: for traces taken
 //! elsewhere.
 
-use super::moment::{Blocks, Dev, FsKey, Moment, What, journal_step};
+use super::event::{Blocks, Dev, FsKey, TraceEvent, TraceEventKind, journal_step};
 use super::rwbs::Rwbs;
 
 /// Reads a trace; lines that are no event of interest are passed over.
-pub fn parse(text: &str) -> Vec<Moment> {
+pub fn parse(text: &str) -> Vec<TraceEvent> {
     text.lines().filter_map(line).collect()
 }
 
 /// `  python3-29715   [001] .....  3619.029554: ext4_sync_file_enter: dev 7,0 ino 12 parent 2 datasync 0`
-fn line(line: &str) -> Option<Moment> {
+fn line(line: &str) -> Option<TraceEvent> {
     let (head, event) = line.split_once(": ")?;
     let (task, rest) = head.split_once(" [")?;
     let (cpu, rest) = rest.split_once(']')?;
     let pid = task.trim_end().rsplit_once('-')?.1.parse().ok()?;
     let at_ns = nanoseconds(rest.split_whitespace().next_back()?)?;
-    Some(Moment { at_ns, cpu: cpu.parse().ok()?, pid, what: what(event.trim_end())? })
+    Some(TraceEvent { at_ns, cpu: cpu.parse().ok()?, pid, what: event_kind(event.trim_end())? })
 }
 
 /// Seconds with six or nine digits.
@@ -27,46 +27,50 @@ fn nanoseconds(text: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction * 10_u64.pow(9 - digits))
 }
 
-fn what(event: &str) -> Option<What> {
+fn event_kind(event: &str) -> Option<TraceEventKind> {
     // System calls are printed as calls.
     for (name, data_only) in [("sys_fsync", false), ("sys_fdatasync", true)] {
         if let Some(rest) = event.strip_prefix(name) {
-            return Some(if rest.starts_with('(') { What::SyncEnter { data_only } } else { What::SyncExit });
+            return Some(if rest.starts_with('(') {
+                TraceEventKind::SyncEnter { data_only }
+            } else {
+                TraceEventKind::SyncExit
+            });
         }
     }
     let (name, rest) = event.split_once(": ")?;
     Some(match name {
         "ext4_sync_file_enter" | "f2fs_sync_file_enter" | "xfs_file_fsync" | "xfs_dir_fsync" => {
-            What::FsEnter {
+            TraceEventKind::FsEnter {
                 fs: FsKey::Dev(dev_after(rest)?),
                 inode: number_after(rest, "ino")?,
                 data_only: number_after(rest, "datasync") == Some(1),
             }
         }
         "ext4_sync_file_exit" | "f2fs_sync_file_exit" => {
-            What::FsExit { fs: FsKey::Dev(dev_after(rest)?), inode: number_after(rest, "ino")? }
+            TraceEventKind::FsExit { fs: FsKey::Dev(dev_after(rest)?), inode: number_after(rest, "ino")? }
         }
         "btrfs_sync_file" => {
             let value =
                 |key: &str| rest.split_whitespace().find_map(|word| word.strip_prefix(key)?.parse().ok());
-            What::FsEnter {
+            TraceEventKind::FsEnter {
                 fs: FsKey::Uuid(uuid(rest.split_once(": ")?.0)?),
                 inode: value("ino=")?,
                 data_only: value("datasync=") == Some(1),
             }
         }
-        "block_bio_queue" => What::Queue(blocks(rest)?),
-        "block_rq_issue" => What::Issue(blocks(rest)?),
+        "block_bio_queue" => TraceEventKind::Queue(blocks(rest)?),
+        "block_rq_issue" => TraceEventKind::Issue(blocks(rest)?),
         // A completion has an error number in the place of the thread's name.
-        "block_rq_complete" => What::Complete(Blocks { comm: String::new(), ..blocks(rest)? }),
+        "block_rq_complete" => TraceEventKind::Complete(Blocks { comm: String::new(), ..blocks(rest)? }),
         "nvme_setup_cmd" => {
             let queue = rest.split(", ").find_map(|word| word.strip_prefix("qid="));
-            What::NvmeSetup { queue: queue?.parse().ok()? }
+            TraceEventKind::NvmeSetup { queue: queue?.parse().ok()? }
         }
         name => {
             let (step, log_io) = journal_step(name)?;
             let by_uuid = || rest.split_once(": ").and_then(|(text, _)| uuid(text)).map(FsKey::Uuid);
-            What::Journal { fs: dev_after(rest).map(FsKey::Dev).or_else(by_uuid)?, step, log_io }
+            TraceEventKind::Journal { fs: dev_after(rest).map(FsKey::Dev).or_else(by_uuid)?, step, log_io }
         }
     })
 }
@@ -137,19 +141,20 @@ mod tests {
         let moments = parse(text);
         assert_eq!(moments.len(), 7);
         assert_eq!((moments[0].pid, moments[0].cpu, moments[0].at_ns), (77, 1, 3_619_000_001_000));
-        assert_eq!(moments[0].what, What::SyncEnter { data_only: true });
+        assert_eq!(moments[0].what, TraceEventKind::SyncEnter { data_only: true });
         let fs = FsKey::Dev(Dev::new(7, 1));
-        assert_eq!(moments[1].what, What::FsEnter { fs, inode: 0x83, data_only: false });
-        let What::Issue(blocks) = &moments[2].what else { panic!("an issue: {:?}", moments[2]) };
+        assert_eq!(moments[1].what, TraceEventKind::FsEnter { fs, inode: 0x83, data_only: false });
+        let TraceEventKind::Issue(blocks) = &moments[2].what else { panic!("an issue: {:?}", moments[2]) };
         assert_eq!((blocks.sector, blocks.sectors, blocks.comm.as_str()), (524_346, 2, "my app"));
-        let What::Complete(blocks) = &moments[3].what else { panic!("a completion") };
+        let TraceEventKind::Complete(blocks) = &moments[3].what else { panic!("a completion") };
         assert_eq!((blocks.rwbs.operation, blocks.sector), (Operation::Flush, u64::MAX));
-        assert_eq!(moments[4].what, What::Journal { fs, step: "log buffer written", log_io: true });
-        let What::FsEnter { fs: FsKey::Uuid(bytes), inode: 257, data_only: true } = moments[5].what else {
+        assert_eq!(moments[4].what, TraceEventKind::Journal { fs, step: "log buffer written", log_io: true });
+        let TraceEventKind::FsEnter { fs: FsKey::Uuid(bytes), inode: 257, data_only: true } = moments[5].what
+        else {
             panic!("a btrfs fsync: {:?}", moments[5])
         };
         assert_eq!(bytes[..2], [0x49, 0x00]);
-        assert_eq!(moments[6].what, What::SyncExit);
+        assert_eq!(moments[6].what, TraceEventKind::SyncExit);
     }
 
     proptest::proptest! {

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`moment`] | what happened when: the events the breakdown needs, as plain data |
+//! | [`event`] | what happened when: the events the breakdown needs, as plain data |
 //! | [`ftrace`] | moments from the text of a trace |
 //! | [`rwbs`] | the block layer's letters for an operation and its flags |
 //! | [`chain`] | the file system, its devices, and the file system below a loop device |
@@ -16,8 +16,8 @@ pub mod bio;
 pub mod breakdown;
 pub mod call;
 pub mod chain;
+pub mod event;
 pub mod ftrace;
-pub mod moment;
 pub mod record;
 pub mod rwbs;
 pub mod stage;

@@ -7,7 +7,7 @@ use record::fsync::{Breakdown, DeviceCommand, FsyncSplit};
 use super::bio::Request;
 use super::breakdown::{Analysis, analyse};
 use super::chain::{Chain, ChainError, Disk};
-use super::moment::{Moment, selections};
+use super::event::{TraceEvent, selections};
 use host::Unavailable;
 use trace::{Options, TraceError, capture};
 
@@ -17,7 +17,7 @@ pub struct Recording {
     /// What the levels are.
     pub chain: Chain,
     /// What happened, in order of time.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TraceEvent>,
     /// Every fsync explained, and the requests of the first level's disks.
     pub analysis: Analysis,
     /// Events the kernel lost. If not 0, breakdowns may lack I/O that took place.
@@ -120,7 +120,7 @@ pub fn record_within<T>(
         (options.bytes_max, options.end_when_full) = (bytes_max, true);
     }
     let (captured, value) = capture(&options, work)?;
-    let moments: Vec<Moment> = captured.events.iter().filter_map(Moment::of).collect();
+    let moments: Vec<TraceEvent> = captured.events.iter().filter_map(TraceEvent::of).collect();
     let analysis = analyse(&moments, &chain);
     let ended_early = captured.full_at_ns.is_some();
     let recording =

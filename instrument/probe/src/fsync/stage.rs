@@ -5,7 +5,7 @@ use record::fsync::{Operation, Part, Stage};
 
 use super::bio::{Bio, Request, Traffic};
 use super::chain::{FsKind, Level};
-use super::moment::Dev;
+use super::event::Dev;
 
 /// Who waits, on one level.
 pub(super) struct Waiter<'a> {

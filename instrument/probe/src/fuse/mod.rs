@@ -3,11 +3,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`moment`] | the events as plain data, and which tracepoints they come from |
+//! | [`event`] | the events as plain data, and which tracepoints they come from |
 //! | [`pair`](mod@pair) | moments in, requests out; pure |
 //! | [`record`](mod@record) | traces a load |
 
-pub mod moment;
+pub mod event;
 pub mod pair;
 pub mod record;
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use record::fuse::Request;
 
-use super::moment::{Moment, What};
+use super::event::{FuseEvent, FuseEventKind};
 
 /// Requests that have no answer: FORGET, INTERRUPT, BATCH_FORGET.
 const WITHOUT_ANSWER: [u32; 3] = [2, 36, 42];
@@ -48,20 +48,20 @@ impl Server {
 }
 
 /// Pairs `moments`, which are in order of time.
-pub fn pair(moments: impl IntoIterator<Item = Moment>) -> Paired {
+pub fn pair(moments: impl IntoIterator<Item = FuseEvent>) -> Paired {
     let mut paired = Paired::default();
     let mut open: HashMap<u64, (u32, u32, u64)> = HashMap::new();
     let mut servers: HashMap<u32, Server> = HashMap::new();
     for moment in moments {
         match moment.what {
-            What::Sent { opcode, .. } if WITHOUT_ANSWER.contains(&opcode) => {}
-            What::Sent { unique, opcode } => {
+            FuseEventKind::Sent { opcode, .. } if WITHOUT_ANSWER.contains(&opcode) => {}
+            FuseEventKind::Sent { unique, opcode } => {
                 if open.insert(unique, (opcode, moment.tid, moment.at_ns)).is_some() {
                     paired.halves += 1;
                 }
             }
-            What::Back => servers.entry(moment.tid).or_default().back(moment.at_ns),
-            What::Ended { unique } => {
+            FuseEventKind::Back => servers.entry(moment.tid).or_default().back(moment.at_ns),
+            FuseEventKind::Ended { unique } => {
                 let Some((opcode, tid, sent_ns)) = open.remove(&unique) else {
                     paired.halves += 1;
                     continue;
@@ -80,19 +80,19 @@ pub fn pair(moments: impl IntoIterator<Item = Moment>) -> Paired {
 mod tests {
     use super::*;
 
-    fn sent(at_ns: u64, tid: u32, unique: u64, opcode: u32) -> Moment {
-        Moment { at_ns, tid, what: What::Sent { unique, opcode } }
+    fn sent(at_ns: u64, tid: u32, unique: u64, opcode: u32) -> FuseEvent {
+        FuseEvent { at_ns, tid, what: FuseEventKind::Sent { unique, opcode } }
     }
 
-    fn back(at_ns: u64, tid: u32) -> Moment {
-        Moment { at_ns, tid, what: What::Back }
+    fn back(at_ns: u64, tid: u32) -> FuseEvent {
+        FuseEvent { at_ns, tid, what: FuseEventKind::Back }
     }
 
-    fn ended(at_ns: u64, tid: u32, unique: u64) -> Moment {
-        Moment { at_ns, tid, what: What::Ended { unique } }
+    fn ended(at_ns: u64, tid: u32, unique: u64) -> FuseEvent {
+        FuseEvent { at_ns, tid, what: FuseEventKind::Ended { unique } }
     }
 
-    fn taken(moments: &[Moment]) -> Vec<Option<u64>> {
+    fn taken(moments: &[FuseEvent]) -> Vec<Option<u64>> {
         pair(moments.iter().copied()).requests.iter().map(|request| request.taken_ns).collect()
     }
 

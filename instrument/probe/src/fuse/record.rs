@@ -5,9 +5,9 @@ use std::path::Path;
 
 use record::fuse::Recording;
 
-use super::moment::{Moment, What, selections};
+use super::event::{FuseEvent, FuseEventKind, selections};
 use super::pair::{Paired, pair};
-use crate::fsync::moment::Dev;
+use crate::fsync::event::Dev;
 use host::Unavailable;
 use trace::{Options, TraceError, capture};
 
@@ -60,8 +60,9 @@ fn connection(path: &Path) -> Result<Dev, FuseError> {
 fn daemon_threads(path: &Path, dev: Dev) -> Result<Vec<u32>, FuseError> {
     let ask = || (0..ASKED).for_each(|_| _ = rustix::fs::statfs(path));
     let (captured, ()) = capture(&Options::new(selections(dev, &[])), ask)?;
-    let answered = |moment: Moment| matches!(moment.what, What::Ended { .. }).then_some(moment.tid);
-    let Some(tid) = captured.events.iter().filter_map(Moment::of).find_map(answered) else {
+    let answered =
+        |moment: FuseEvent| matches!(moment.what, FuseEventKind::Ended { .. }).then_some(moment.tid);
+    let Some(tid) = captured.events.iter().filter_map(FuseEvent::of).find_map(answered) else {
         return Ok(Vec::new());
     };
     // A thread's number names its process's folder too.
@@ -81,7 +82,7 @@ pub fn record<T>(path: &Path, bytes_max: u64, work: impl FnOnce() -> T) -> Resul
     (options.bytes_max, options.end_when_full) = (bytes_max, true);
     options.buffer_kib_per_cpu = 16 << 10;
     let (captured, value) = capture(&options, work)?;
-    let Paired { requests, halves } = pair(captured.events.iter().filter_map(Moment::of));
+    let Paired { requests, halves } = pair(captured.events.iter().filter_map(FuseEvent::of));
     let ended_early = captured.full_at_ns.is_some();
     Ok((Recording { requests, halves, lost: captured.lost, ended_early }, value))
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use probe::fsync::chain::{Chain, Disk, FsKind, Level};
-use probe::fsync::moment::{Dev, Moment};
+use probe::fsync::event::{Dev, TraceEvent};
 use probe::fsync::{Analysis, analyse, ftrace};
 
 pub const VDA: u32 = Dev::new(254, 0).0;
@@ -50,15 +50,15 @@ pub fn on_loop(fs_type: &str, minor: u32, inode: u64) -> Chain {
     Chain { levels: vec![top, below] }
 }
 
-pub fn ext4_on_loop() -> (Vec<Moment>, Chain) {
+pub fn ext4_on_loop() -> (Vec<TraceEvent>, Chain) {
     (ftrace::parse(&text("fsync-ext4.txt")), on_loop("ext4", 0, 9_978_534))
 }
 
-pub fn xfs_on_loop() -> (Vec<Moment>, Chain) {
+pub fn xfs_on_loop() -> (Vec<TraceEvent>, Chain) {
     (ftrace::parse(&text("fsync-xfs.txt")), on_loop("xfs", 1, 9_978_561))
 }
 
-pub fn btrfs_on_loop() -> (Vec<Moment>, Chain) {
+pub fn btrfs_on_loop() -> (Vec<TraceEvent>, Chain) {
     (ftrace::parse(&text("fsync-btrfs.txt")), on_loop("btrfs", 2, 9_978_577))
 }
 
@@ -69,7 +69,7 @@ pub fn on_nvme(fs_type: &str) -> Chain {
 
 /// Analyses, and checks what must hold for every trace: parts sum up, and a lower level is what the upper
 /// one's device time consists of.
-pub fn explained(moments: &[Moment], chain: &Chain) -> Analysis {
+pub fn explained(moments: &[TraceEvent], chain: &Chain) -> Analysis {
     let analysis = analyse(moments, chain);
     for fsync in &analysis.fsyncs {
         let mut whole = fsync.total_ns;

@@ -57,7 +57,7 @@ impl Study {
         for row in &mut self.rows {
             row.skip = !wanted.contains(&row.id);
         }
-        if wanted.is_empty() { Err(nothing("row")) } else { Ok(()) }
+        if wanted.is_empty() { Err(nothing_chosen("row")) } else { Ok(()) }
     }
 
     fn choose_columns(&mut self, list: &str) -> Result<(), StudyError> {
@@ -92,7 +92,7 @@ impl Study {
             workload.set.put(&variable, vec![sections.join(" ")]).map_err(StudyError::Argument)?;
         }
         self.workloads = workloads;
-        if self.workloads.is_empty() { Err(nothing("column")) } else { Ok(()) }
+        if self.workloads.is_empty() { Err(nothing_chosen("column")) } else { Ok(()) }
     }
 }
 
@@ -109,6 +109,6 @@ fn unknown(what: &str, word: &str, known: Vec<&str>) -> StudyError {
     StudyError::Argument(format!("`{word}` is no {what}; {near}{what}s are {ALL}, {}", known.join(", ")))
 }
 
-fn nothing(what: &str) -> StudyError {
+fn nothing_chosen(what: &str) -> StudyError {
     StudyError::Argument(format!("name a {what} at least (--{what}s {ALL})"))
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::Settings;
-use super::nearest::{did_you_mean, nearest};
+use super::nearest::did_you_mean;
 
 /// Why a study cannot be run.
 #[derive(Debug, Error)]
@@ -19,7 +19,7 @@ pub enum StudyError {
         source: std::io::Error,
     },
     /// There is no such file, neither on disk nor among those that loadline has with it.
-    #[error("{path}: there is no such file; {}", near_or_all(path))]
+    #[error("{path}: there is no such file; {}", suggest_keys(path))]
     Missing {
         /// The file.
         path: String,
@@ -124,14 +124,14 @@ fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 /// What a name that no file has may have meant.
-fn near_or_all(path: &str) -> String {
+fn suggest_keys(path: &str) -> String {
     let path = std::path::Path::new(path);
     if path.extension().is_some_and(|extension| extension == "toml") {
         return "`loadline new study` writes one to begin with".to_string();
     }
     let known = crate::files::workload_names();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    match nearest(&stem, known.iter().copied()) {
+    match units::nearest(&stem, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`, which loadline has with it?"),
         None => format!("loadline has with it {}; `loadline run --help` names other loads", known.join(", ")),
     }

@@ -193,7 +193,7 @@ pub struct Regime {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Whether the original reaches it: what it does not reach either is told as that.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub original: bool,
 }
 
@@ -201,7 +201,7 @@ fn yes() -> bool {
     true
 }
 
-fn is_yes(answer: &bool) -> bool {
+fn is_true(answer: &bool) -> bool {
     *answer
 }
 
@@ -294,13 +294,13 @@ pub struct Table {
     pub title: String,
     /// What a cell is compared with: the best row of its column, or the row `base`.
     #[serde(default)]
-    pub against: Against,
+    pub against: TableBaseline,
     /// Unit of its columns.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
     /// The metric of a column's word with this end is shown beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub second: Option<Second>,
+    pub second: Option<SecondFigure>,
     /// A remedy for something in the original: not chosen by itself, shown when its load runs, not counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aside: bool,
@@ -315,7 +315,7 @@ pub struct Table {
 /// What the cells of a table are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Against {
+pub enum TableBaseline {
     /// The best row of the column: shares, green from 0.85, red below 0.30.
     #[default]
     Best,
@@ -326,7 +326,7 @@ pub enum Against {
 /// A second figure for the same work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Second {
+pub struct SecondFigure {
     /// What the metric's name ends with: `/timed`.
     pub metric: String,
     /// What it is, for a legend.

@@ -14,7 +14,7 @@ const SECONDS_MAX: f64 = 30.0 * 86_400.0;
 /// Values that one variable may have in a sweep.
 const SWEEP_VALUES_MAX: usize = 1000;
 
-/// A length of time in seconds, 0 to 30 days: `30`, `1.5`, `"30s"`, `"10m"`, `"2h"`.
+/// A length of time in seconds, 0 to 30 days: `30`, `1.5`, or as the command line takes it: `"30s"`, `"1h30m"`, `"250ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
 pub struct Seconds(pub f64);
 
@@ -22,20 +22,8 @@ impl std::str::FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        let (number, factor) = match text.char_indices().next_back() {
-            Some((at, 's')) => {
-                (text[..at].trim_end_matches('m'), if text.ends_with("ms") { 0.001 } else { 1.0 })
-            }
-            Some((at, 'm')) => (&text[..at], 60.0),
-            Some((at, 'h')) => (&text[..at], 3600.0),
-            _ => (text, 1.0),
-        };
-        let number: f64 = number
-            .trim()
-            .parse()
-            .map_err(|_| format!("`{text}` is not a length of time; write 30s, 10m or 2h"))?;
-        Seconds::new(number * factor)
+        let length = units::parse_duration(text).map_err(|error| error.to_string())?;
+        Seconds::new(length.as_secs_f64())
     }
 }
 
@@ -196,6 +184,11 @@ impl Sweeps {
     /// Variables with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
         self.0.iter()
+    }
+
+    /// All values.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        self.0.values_mut().flatten()
     }
 
     /// The values of a variable.
@@ -379,7 +372,8 @@ mod tests {
         assert_eq!(read("10m"), Ok(600.0));
         assert_eq!(read("2h"), Ok(7200.0));
         assert_eq!(read("250ms"), Ok(0.25));
-        for wrong in ["", "s", "m", "-1", "31h30", "1e99", "nan", "inf", "1 day"] {
+        assert_eq!(read("1h30m"), Ok(5400.0));
+        for wrong in ["5mms", "5s5", "31d", "", "s", "m", "-1", "31h30", "1e99", "nan", "inf", "1 day"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -8,12 +8,12 @@ use toml::Spanned;
 use super::claim::{Published, Rule};
 use super::counts::CONTAINERS;
 use super::error::TextError;
-use super::load::Written;
+use super::load::RawWorkload;
 use super::nearest::did_you_mean;
 use super::offered::OFFERED;
-use super::place::Place;
-use super::scene::{Expanded, expand};
-use super::{Claim, Load, Scene, Selector, Study, StudyError, Sweeps, Workload, names};
+use super::text_position::TextPosition;
+use super::variant::{Expanded, expand};
+use super::{Claim, Load, Selector, Study, StudyError, StudyVariant, Sweeps, Workload, names};
 use crate::plan;
 
 /// Trials of one cell.
@@ -27,7 +27,7 @@ impl Study {
     /// # Errors
     /// A text that is no study (with the place), a study that contradicts itself.
     pub fn from_stored(text: &str) -> Result<Study, StudyError> {
-        let place = Place { file: "stored study", text };
+        let place = TextPosition { file: "stored study", text };
         let study = Study::read(&place, &|file| {
             let message = format!("the stored study names the file {file} instead of holding its text");
             Err(StudyError::Argument(message))
@@ -46,7 +46,7 @@ impl Study {
         file: &str,
         read: &dyn Fn(&str) -> Result<String, StudyError>,
     ) -> Result<Study, StudyError> {
-        Study::parse_for(text, file, read, &Scene::default())
+        Study::parse_for(text, file, read, &StudyVariant::default())
     }
 
     /// As [`Study::parse`], for a machine, a scale and a device.
@@ -57,10 +57,10 @@ impl Study {
         text: &str,
         file: &str,
         read: &dyn Fn(&str) -> Result<String, StudyError>,
-        scene: &Scene,
+        scene: &StudyVariant,
     ) -> Result<Study, StudyError> {
         let Expanded { text, scale, variables } = expand(text, file, scene)?;
-        let place = Place { file, text: &text };
+        let place = TextPosition { file, text: &text };
         let mut study = Study::read(&place, read)?;
         if !variables.is_empty() {
             let value = |(name, value)| (name, toml::Value::String(value));
@@ -72,6 +72,7 @@ impl Study {
         if !scene.stacks.is_empty() && study.rows.iter().all(|row| row.stack.is_none()) {
             study.stacks.clone_from(&scene.stacks);
         }
+        study.hide_secrets()?;
         check(&study, &place)?;
         names::check(&study, &place)?;
         Ok(study)
@@ -79,11 +80,11 @@ impl Study {
 
     /// Reads a study without formulas; it is not checked.
     fn read(
-        place: &Place<'_>,
+        place: &TextPosition<'_>,
         read: &dyn Fn(&str) -> Result<String, StudyError>,
     ) -> Result<Study, StudyError> {
-        let Place { file, text } = place;
-        let mut written: Study<Written> =
+        let TextPosition { file, text } = place;
+        let mut written: Study<RawWorkload> =
             toml::from_str(text).map_err(|error| TextError::of_toml(file, text, &error))?;
         if written.study.title.is_empty() {
             written.study.title = stem_of(file).unwrap_or_default();
@@ -92,17 +93,18 @@ impl Study {
     }
 
     /// Checks a study that was put together in memory.
-    pub(super) fn checked(self) -> Result<Study, StudyError> {
-        check(&self, &Place { file: "command line", text: "" })?;
+    pub(super) fn checked(mut self) -> Result<Study, StudyError> {
+        self.hide_secrets()?;
+        check(&self, &TextPosition { file: "command line", text: "" })?;
         Ok(self)
     }
 }
 
-impl Study<Written> {
+impl Study<RawWorkload> {
     /// The study whose workloads hold their loads.
     fn resolve(
         self,
-        place: &Place<'_>,
+        place: &TextPosition<'_>,
         read: &dyn Fn(&str) -> Result<String, StudyError>,
     ) -> Result<Study, StudyError> {
         let resolve = |(at, written)| resolve(written, at, &self.parameters, place, read);
@@ -128,10 +130,10 @@ impl Study<Written> {
 
 /// The workload that the table number `at` means; `swept` are the parameters of every workload.
 fn resolve(
-    mut written: Written,
+    mut written: RawWorkload,
     at: usize,
     swept: &Sweeps,
-    place: &Place<'_>,
+    place: &TextPosition<'_>,
     read: &dyn Fn(&str) -> Result<String, StudyError>,
 ) -> Result<Workload, StudyError> {
     let error = |message: String| place.at_table("workload", at, message);
@@ -180,10 +182,10 @@ fn resolve(
 
 /// A workload with `simulate`: a program by its name, or `wml` and a script.
 fn simulated(
-    mut written: Written,
+    mut written: RawWorkload,
     simulate: &Spanned<String>,
     at: usize,
-    place: &Place<'_>,
+    place: &TextPosition<'_>,
     read: &dyn Fn(&str) -> Result<String, StudyError>,
 ) -> Result<Workload, StudyError> {
     let program = simulate.as_ref().clone();
@@ -209,7 +211,7 @@ fn simulated(
 }
 
 /// What is simulated has no place to run at, and nothing else can do without one.
-fn check_places(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+fn check_places(study: &Study, place: &TextPosition<'_>) -> Result<(), StudyError> {
     let is_virtual = |stack: &&spec::StackSpec| stack.fs() == spec::FsKind::Virtual;
     let stacks = plan::stacks(study);
     for (at, workload) in study.workloads.iter().enumerate() {
@@ -231,7 +233,7 @@ pub(super) fn stem_of(file: &str) -> Option<String> {
     Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned())
 }
 
-fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+fn check(study: &Study, place: &TextPosition<'_>) -> Result<(), StudyError> {
     check_settings(study, place)?;
     check_workloads(study, place)?;
     let rows_name_theirs = !study.rows.is_empty() && study.rows.iter().all(|row| row.stack.is_some());
@@ -260,7 +262,7 @@ fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     study.claims.iter().try_for_each(|claim| check_claim(study, place, claim))
 }
 
-fn check_settings(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+fn check_settings(study: &Study, place: &TextPosition<'_>) -> Result<(), StudyError> {
     let settings = &study.study;
     if !(1..=TRIALS_MAX).contains(&settings.trials) {
         let message = format!("trials = {} is out of range; 1 to {TRIALS_MAX}", settings.trials);
@@ -283,7 +285,7 @@ fn check_settings(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-fn check_containers(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+fn check_containers(study: &Study, place: &TextPosition<'_>) -> Result<(), StudyError> {
     if study.study.containers.is_empty() {
         return Ok(());
     }
@@ -308,7 +310,7 @@ fn check_containers(study: &Study, place: &Place<'_>) -> Result<(), StudyError> 
     Ok(())
 }
 
-fn check_offered(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+fn check_offered(study: &Study, place: &TextPosition<'_>) -> Result<(), StudyError> {
     let settings = &study.study;
     if settings.offered.is_empty() {
         return Ok(());
@@ -328,7 +330,7 @@ fn check_offered(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-fn check_workloads(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+fn check_workloads(study: &Study, place: &TextPosition<'_>) -> Result<(), StudyError> {
     if study.workloads.is_empty() {
         return Err(place
             .error(None, "no workload is given")
@@ -356,7 +358,7 @@ fn check_workloads(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     Ok(())
 }
 
-fn check_claim(study: &Study, place: &Place<'_>, claim: &Spanned<Claim>) -> Result<(), StudyError> {
+fn check_claim(study: &Study, place: &TextPosition<'_>, claim: &Spanned<Claim>) -> Result<(), StudyError> {
     let (span, Rule::Ratio(rule)) = (claim.span(), &claim.as_ref().rule) else { return Ok(()) };
     for selector in [&rule.ratio.of, &rule.ratio.to] {
         one_cell(study, selector)
@@ -380,7 +382,7 @@ fn one_cell(study: &Study, selector: &Selector) -> Result<u32, NotOne> {
 
 fn explain(
     study: &Study,
-    place: &Place<'_>,
+    place: &TextPosition<'_>,
     span: std::ops::Range<usize>,
     selector: &Selector,
     NotOne(chosen): NotOne,

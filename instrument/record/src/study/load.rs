@@ -45,7 +45,7 @@ impl Load {
 
 /// A workload of a study (`[[workload]]`): a load with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(into = "Written")]
+#[serde(into = "RawWorkload")]
 pub struct Workload {
     /// Label in the results; unique.
     pub name: String,
@@ -74,7 +74,7 @@ pub struct Workload {
 impl Workload {
     /// A workload with nothing but a label and a load.
     pub fn new(name: impl Into<String>, load: Load) -> Workload {
-        Written::default().with(name.into(), load)
+        RawWorkload::default().with(name.into(), load)
     }
 
     /// The label in the results.
@@ -93,7 +93,7 @@ impl Workload {
 /// simulated has `simulate = "wml"` beside `file` or `text`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Written {
+pub struct RawWorkload {
     /// [`Workload::name`]; without it the file's stem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -141,7 +141,7 @@ pub struct Written {
     pub parameters: Sweeps,
 }
 
-impl Written {
+impl RawWorkload {
     /// The workload that this means, once its load is known.
     pub(super) fn with(self, name: String, load: Load) -> Workload {
         Workload {
@@ -191,8 +191,8 @@ impl Written {
     }
 }
 
-impl From<Workload> for Written {
-    fn from(workload: Workload) -> Written {
+impl From<Workload> for RawWorkload {
+    fn from(workload: Workload) -> RawWorkload {
         let word = |name| Some(Spanned::new(0..0, name));
         let (text, origin, app, simulate) = match workload.load {
             Load::Wml { text, origin } => (Some(text), origin, None, None),
@@ -202,7 +202,7 @@ impl From<Workload> for Written {
                 (text, origin, None, word(program))
             }
         };
-        Written {
+        RawWorkload {
             name: Some(workload.name),
             file: None,
             text,

@@ -7,7 +7,7 @@
 //! | [`mod@file`] | reads a study, embeds its workload files, checks it |
 //! | [`load`] | a workload: what it issues, its settings, and how a study writes it down |
 //! | [`command`] | builds the study that a command line means |
-//! | [`scene`], [`formula`] | sizes by formulas of the machine, at several scales |
+//! | [`variant`], [`formula`] | sizes by formulas of the machine, at several scales |
 //! | [`evaluation`] | rows, columns, tables and figures of a published evaluation |
 //! | [`claim`] | what others published, and what is to be shown |
 //! | `selector` | chooses cells |
@@ -17,8 +17,9 @@
 //! | [`counts`] | numbers of containers |
 //! | [`offered`] | rates of a sweep |
 //! | [`turns`] | settings of two systems in turns |
+//! | [`secrets`] | passwords of addresses, beside the study |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
-//! | [`error`], `place`, `nearest` | what is wrong, where, and what would be right |
+//! | [`error`], `text_position`, `nearest` | what is wrong, where, and what would be right |
 
 mod choose;
 pub mod claim;
@@ -34,16 +35,18 @@ pub mod load;
 mod names;
 mod nearest;
 pub mod offered;
-mod place;
-pub mod scene;
+pub mod secrets;
 mod selector;
+mod text_position;
 pub mod turns;
+pub mod variant;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spec::StackSpec;
 use toml::Spanned;
+use workload::address::redact;
 
 pub use claim::{Claim, Published};
 pub use command::CommandLine;
@@ -52,11 +55,11 @@ pub use error::StudyError;
 pub use evaluation::{Column, Evaluation, Regime, Row, Table};
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
 pub use load::{Load, Workload};
-pub use nearest::nearest;
-pub use offered::Offered;
-pub use scene::Scene;
+pub use offered::OfferedRates;
+pub use secrets::Secrets;
 pub use selector::Selector;
-pub use turns::Turns;
+pub use turns::InterleavedDesign;
+pub use variant::StudyVariant;
 
 /// A study. Its workloads are resolved: it names no other files. As its author writes it, it is a
 /// `Study<load::Written>`, which [`Study::parse`] resolves.
@@ -142,8 +145,8 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Counts::is_empty")]
     pub containers: Counts,
     /// Offered rates, one cell for each, step by step; without it there is one rate, or none.
-    #[serde(skip_serializing_if = "Offered::is_empty")]
-    pub offered: Offered,
+    #[serde(skip_serializing_if = "OfferedRates::is_empty")]
+    pub offered: OfferedRates,
     /// Compressible share of written data.
     pub compress: Percent,
     /// Share of written blocks that repeat others.
@@ -161,9 +164,15 @@ pub struct Settings {
     /// Give a cell no further trials when the interval of its median is narrower than +- this share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_early: Option<Share>,
+    /// The trials of a block take turns of this length, their stacks side by side; without it they run one after the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interleave: Option<Seconds>,
     /// Two systems in turns, A B B A, until it is decided, instead of so many trials (`loadline ab`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub turns: Option<Turns>,
+    pub turns: Option<InterleavedDesign>,
+    /// Passwords of addresses among the variables, which no record holds.
+    #[serde(skip)]
+    pub secrets: Secrets,
 }
 
 impl Default for Settings {
@@ -182,7 +191,7 @@ impl Default for Settings {
             cold: false,
             memory: None,
             containers: Counts::default(),
-            offered: Offered::default(),
+            offered: OfferedRates::default(),
             compress: Percent(0),
             duplicate: Percent(0),
             strict: false,
@@ -190,7 +199,9 @@ impl Default for Settings {
             keep: false,
             allow_system: false,
             stop_early: None,
+            interleave: None,
             turns: None,
+            secrets: Secrets::default(),
         }
     }
 }
@@ -228,11 +239,11 @@ impl<W> Default for Study<W> {
 }
 
 impl Study {
-    /// The study as TOML; reading it gives an equal study.
+    /// The study as TOML; reading it gives an equal study, but for passwords, which are left out.
     pub fn to_toml(&self) -> String {
         // Every field is of a kind that TOML can write; a key order that TOML cannot write does not occur,
         // since the serialiser puts plain values before tables.
-        toml::to_string(self).unwrap_or_default()
+        redact(&toml::to_string(self).unwrap_or_default()).into_owned()
     }
 
     /// Hash of [`Study::to_toml`], 16 hexadecimal digits.

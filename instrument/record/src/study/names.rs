@@ -2,13 +2,13 @@
 
 use super::claim::{Claim, Published, Rule};
 use super::error::TextError;
-use super::evaluation::{Against, Evaluation};
+use super::evaluation::{Evaluation, TableBaseline};
 use super::nearest::did_you_mean;
-use super::place::Place;
+use super::text_position::TextPosition;
 use super::{Study, StudyError};
 
 /// Checks that what an evaluation names is there.
-pub(super) fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+pub(super) fn check(study: &Study, place: &TextPosition<'_>) -> Result<(), StudyError> {
     let names = Names::of(study);
     names.each_once(place)?;
     for (at, column) in study.columns.iter().enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> 
     }
     let default = Evaluation::default();
     let evaluation = study.evaluation.as_ref().unwrap_or(&default);
-    if let Some(at) = study.tables.iter().position(|table| table.against == Against::Base) {
+    if let Some(at) = study.tables.iter().position(|table| table.against == TableBaseline::Base) {
         let base = evaluation.base.as_deref().ok_or("[evaluation] names no `base`".to_string());
         base.and_then(|base| is_known(base, &names.rows, "row"))
             .map_err(|why| place.at_table("table", at, why))?;
@@ -80,7 +80,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn each_once(&self, place: &Place<'_>) -> Result<(), TextError> {
+    fn each_once(&self, place: &TextPosition<'_>) -> Result<(), TextError> {
         for (what, words) in [("row", &self.rows), ("column", &self.columns), ("table", &self.tables)] {
             let twice = words.iter().enumerate().find(|(at, word)| words[..*at].contains(word));
             if let Some((at, word)) = twice {

@@ -12,7 +12,7 @@ const PERCENT_MAX: f64 = 1_000.0;
 
 /// One rate of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Level {
+pub enum OfferedRate {
     /// No rate: each operation begins when the one before has ended (closed loop). What comes of it is the saturation.
     Max,
     /// Percent of the saturation of the same load on the same stack.
@@ -21,23 +21,23 @@ pub enum Level {
     Rate(f64),
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for OfferedRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Level::Max => write!(f, "max"),
-            Level::Share(percent) => write!(f, "{percent}%"),
-            Level::Rate(rate) => write!(f, "{rate}"),
+            OfferedRate::Max => write!(f, "max"),
+            OfferedRate::Share(percent) => write!(f, "{percent}%"),
+            OfferedRate::Rate(rate) => write!(f, "{rate}"),
         }
     }
 }
 
-impl std::str::FromStr for Level {
+impl std::str::FromStr for OfferedRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let word = text.trim();
         if word == "max" {
-            return Ok(Level::Max);
+            return Ok(OfferedRate::Max);
         }
         let wrong =
             || format!("`{word}` is not a rate; write max, 50% (of max) or 5000 (operations a second)");
@@ -54,47 +54,47 @@ impl std::str::FromStr for Level {
         if !(value.is_finite() && value > 0.0 && value <= most) {
             return Err(format!("{word} is out of range; above 0, to {most}"));
         }
-        Ok(if is_share { Level::Share(value) } else { Level::Rate(value) })
+        Ok(if is_share { OfferedRate::Share(value) } else { OfferedRate::Rate(value) })
     }
 }
 
 /// The rates of a sweep, each once, shares with `max` among them. Without any, no rates are swept.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Offered(Vec<Level>);
+pub struct OfferedRates(Vec<OfferedRate>);
 
-impl Offered {
+impl OfferedRates {
     /// Checks the rates; `max` comes first, shares after it and rates last, each rising.
     ///
     /// # Errors
     /// What is wrong with them, as a sentence.
-    pub fn new(mut levels: Vec<Level>) -> Result<Offered, String> {
-        let key = |level: &Level| match level {
-            Level::Max => (0, 0.0),
-            Level::Share(percent) => (1, *percent),
-            Level::Rate(rate) => (2, *rate),
+    pub fn new(mut levels: Vec<OfferedRate>) -> Result<OfferedRates, String> {
+        let key = |level: &OfferedRate| match level {
+            OfferedRate::Max => (0, 0.0),
+            OfferedRate::Share(percent) => (1, *percent),
+            OfferedRate::Rate(rate) => (2, *rate),
         };
         levels.sort_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal));
         if let Some(pair) = levels.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(format!("the rate {} stands twice", pair[0]));
         }
-        let shares = levels.iter().any(|level| matches!(level, Level::Share(_)));
-        if shares && levels.first() != Some(&Level::Max) {
+        let shares = levels.iter().any(|level| matches!(level, OfferedRate::Share(_)));
+        if shares && levels.first() != Some(&OfferedRate::Max) {
             return Err("shares are of `max`: add it".into());
         }
-        Ok(Offered(levels))
+        Ok(OfferedRates(levels))
     }
 
     /// What `loadline sweep` offers: a tenth to nine tenths of the saturation, then closer steps to beyond it.
-    pub fn ladder() -> Offered {
+    pub fn ladder() -> OfferedRates {
         let shares =
             [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0, 100.0, 105.0, 110.0, 120.0];
-        Offered(std::iter::once(Level::Max).chain(shares.map(Level::Share)).collect())
+        OfferedRates(std::iter::once(OfferedRate::Max).chain(shares.map(OfferedRate::Share)).collect())
     }
 
     /// The same with fewer steps.
-    pub fn quick() -> Offered {
+    pub fn quick() -> OfferedRates {
         let shares = [20.0, 50.0, 80.0, 90.0, 100.0, 110.0, 120.0];
-        Offered(std::iter::once(Level::Max).chain(shares.map(Level::Share)).collect())
+        OfferedRates(std::iter::once(OfferedRate::Max).chain(shares.map(OfferedRate::Share)).collect())
     }
 
     /// Whether no rates are swept.
@@ -103,58 +103,58 @@ impl Offered {
     }
 
     /// The rates, in the order in which they are tried.
-    pub fn iter(&self) -> impl Iterator<Item = Level> {
+    pub fn iter(&self) -> impl Iterator<Item = OfferedRate> {
         self.0.iter().copied()
     }
 }
 
-impl std::str::FromStr for Offered {
+impl std::str::FromStr for OfferedRates {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Offered::new(text.split(',').map(str::parse).collect::<Result<_, _>>()?)
+        OfferedRates::new(text.split(',').map(str::parse).collect::<Result<_, _>>()?)
     }
 }
 
-impl Serialize for Offered {
+impl Serialize for OfferedRates {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Level::to_string))
+        serializer.collect_seq(self.0.iter().map(OfferedRate::to_string))
     }
 }
 
-impl<'de> Deserialize<'de> for Offered {
+impl<'de> Deserialize<'de> for OfferedRates {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum One {
+        enum RawRate {
             Text(String),
             Number(f64),
         }
         struct Rates;
         impl<'de> Visitor<'de> for Rates {
-            type Value = Vec<Level>;
+            type Value = Vec<OfferedRate>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "a list of rates: [\"max\", \"50%\", 5000]")
             }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<Level>, E> {
-                text.parse::<Offered>().map(|offered| offered.0).map_err(E::custom)
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<OfferedRate>, E> {
+                text.parse::<OfferedRates>().map(|offered| offered.0).map_err(E::custom)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Level>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<OfferedRate>, A::Error> {
                 let mut levels = Vec::new();
-                while let Some(one) = seq.next_element::<One>()? {
+                while let Some(one) = seq.next_element::<RawRate>()? {
                     let text = match one {
-                        One::Text(text) => text,
-                        One::Number(number) => number.to_string(),
+                        RawRate::Text(text) => text,
+                        RawRate::Number(number) => number.to_string(),
                     };
                     levels.push(text.parse().map_err(A::Error::custom)?);
                 }
                 Ok(levels)
             }
         }
-        Offered::new(deserializer.deserialize_any(Rates)?).map_err(D::Error::custom)
+        OfferedRates::new(deserializer.deserialize_any(Rates)?).map_err(D::Error::custom)
     }
 }
 
@@ -214,9 +214,9 @@ mod tests {
             let error = study(settings).unwrap_err();
             assert!(error.contains(wrong), "{settings}: {error}");
         }
-        assert_eq!("1.5k".parse::<Level>().unwrap(), Level::Rate(1500.0));
-        for ladder in [Offered::ladder(), Offered::quick()] {
-            assert_eq!(Offered::new(ladder.0.clone()).unwrap(), ladder);
+        assert_eq!("1.5k".parse::<OfferedRate>().unwrap(), OfferedRate::Rate(1500.0));
+        for ladder in [OfferedRates::ladder(), OfferedRates::quick()] {
+            assert_eq!(OfferedRates::new(ladder.0.clone()).unwrap(), ladder);
         }
     }
 }

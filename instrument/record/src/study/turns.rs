@@ -23,7 +23,7 @@ pub const TRIALS_OF_BLOCK: u32 = 2;
 /// How two systems are compared in turns: a part of a study's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Turns {
+pub struct InterleavedDesign {
     /// Time for all trials; at least 8 blocks are made, however long they take.
     pub budget: Seconds,
     /// A difference smaller than this is the same.
@@ -50,14 +50,14 @@ pub struct Turns {
     pub b: BTreeMap<String, String>,
 }
 
-impl Turns {
-    /// With as many blocks in a build as the budget gives to each of twelve: [`Turns::kept_blocks`].
-    pub fn in_builds(self) -> Turns {
+impl InterleavedDesign {
+    /// With as many blocks in a build as the budget gives to each of twelve: [`InterleavedDesign::kept_blocks`].
+    pub fn in_builds(self) -> InterleavedDesign {
         let of = |slice: Seconds| {
             let block = 2.0 * f64::from(TRIALS_OF_BLOCK) * slice.0.max(MOST_SHORT_SECONDS);
             ((self.budget.0 * MEASURED_SHARE / BUILDS / block) as u32).max(1)
         };
-        Turns { kept_blocks: self.slices.map(of), ..self }
+        InterleavedDesign { kept_blocks: self.slices.map(of), ..self }
     }
 
     /// Which build of both stacks a trial belongs to, by its [`Slot::index`](crate::plan::Slot::index).

@@ -57,10 +57,7 @@ fn trial(run: &Run, cell: u32, status: Status) -> Trial {
         warmup_seconds: 0.0,
         ended: Ended::TimeUp,
         ops: vec![op],
-        metrics: rate
-            .map(|value| Metric { name: OFFERED_RATE.into(), unit: "op/s".into(), value })
-            .into_iter()
-            .collect(),
+        metrics: rate.map(|value| Metric::machine(OFFERED_RATE, "op/s", value)).into_iter().collect(),
         notes: Vec::new(),
     };
     Trial {
@@ -125,9 +122,9 @@ fn the_curve_of_a_run() {
     assert_eq!((curve.load.as_str(), curve.saturation, curve.points.len()), ("tree", Some(CAPACITY), 4));
     let knee = curve.knee.unwrap();
     assert!((knee.value - CAPACITY).abs() < 1.0 && knee.low <= CAPACITY && knee.high >= CAPACITY, "{knee:?}");
-    assert_eq!(curve.held, Some(Held { at: Some(1000.0), not_at: Some(1100.0) }));
+    assert_eq!(curve.held, Some(HighestRate { at: Some(1000.0), not_at: Some(1100.0) }));
     let last = &curve.points[3];
-    assert_eq!((last.offered, last.achieved, last.kept), (1200.0, 1000.0, Kept::Behind));
+    assert_eq!((last.offered, last.achieved, last.kept), (1200.0, 1000.0, StepOutcome::Behind));
     assert_eq!(last.ops[0].name, "read");
     assert!(last.latency.p99.unwrap() > 900_000_000);
     assert!(serde_json::to_string(curve).unwrap().contains("\"kept\":\"behind\""));

@@ -13,20 +13,20 @@ use crate::study::{Settings, Study};
 const IRRELEVANT: [&str; 9] =
     ["title", "seed", "trials", "order", "timeout", "keep", "stop_early", "turns", "containers"];
 
-/// Version of what [`asked`] gives of a study. Who keeps that keeps it under this number: what another loadline kept under
+/// Version of what [`defined_cells`] gives of a study. Who keeps that keeps it under this number: what another loadline kept under
 /// another one is found anew. A test holds it against the outcome for a study.
 pub const VERSION: u32 = 1;
 
 /// What the cells of many studies ask, found once for each study: studies recur, runs are many. What a study asks follows
 /// from its hash, so that nothing here ever has to be found anew.
 #[derive(Debug, Default)]
-pub struct Asks {
-    studies: HashMap<String, Vec<Arc<AskedCell>>>,
+pub struct CellDefinitions {
+    studies: HashMap<String, Vec<Arc<DefinedCell>>>,
 }
 
 /// A cell, and what it asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedCell {
+pub struct DefinedCell {
     /// The cell.
     pub cell: Cell,
     /// The workload with its parameters.
@@ -38,54 +38,54 @@ pub struct AskedCell {
 }
 
 /// What each cell of the study of a run asks; the run's trials are not looked at.
-pub fn asked(head: &Run) -> Vec<AskedCell> {
+pub fn defined_cells(head: &Run) -> Vec<DefinedCell> {
     let study = Study::from_stored(&head.study).ok();
     let unusual = study.as_ref().map(unusual).unwrap_or_default();
     let cells = head.cells.iter().map(|cell| {
         let (text, settings) = asked_of(study.as_ref(), &unusual, cell);
         let series = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()));
-        AskedCell { cell: cell.clone(), load: cell.load_label(), series, settings }
+        DefinedCell { cell: cell.clone(), load: cell.load_label(), series, settings }
     });
     cells.collect()
 }
 
-impl Asks {
+impl CellDefinitions {
     /// Of one run of each study; their trials are not looked at.
-    pub fn of(heads: &[Run]) -> Asks {
-        let mut asks = Asks::default();
+    pub fn of(heads: &[Run]) -> CellDefinitions {
+        let mut asks = CellDefinitions::default();
         for head in heads {
-            asks.add(&head.study_hash, asked(head).into_iter().map(Arc::new).collect());
+            asks.add(&head.study_hash, defined_cells(head).into_iter().map(Arc::new).collect());
         }
         asks
     }
 
     /// Adds what the cells of a study ask; many studies may share it.
-    pub fn add(&mut self, study_hash: &str, cells: Vec<Arc<AskedCell>>) {
+    pub fn add(&mut self, study_hash: &str, cells: Vec<Arc<DefinedCell>>) {
         self.studies.insert(study_hash.to_string(), cells);
     }
 
     /// Every study that is known, by its hash, and what its cells ask.
-    pub fn studies(&self) -> impl Iterator<Item = (&str, &[Arc<AskedCell>])> {
+    pub fn studies(&self) -> impl Iterator<Item = (&str, &[Arc<DefinedCell>])> {
         self.studies.iter().map(|(hash, cells)| (hash.as_str(), cells.as_slice()))
     }
 
     /// Whether a study is known, by its hash.
-    pub fn knows(&self, study_hash: &str) -> bool {
+    pub fn has_study(&self, study_hash: &str) -> bool {
         self.studies.contains_key(study_hash)
     }
 
     /// The cells of a study; none when it is not known.
-    pub fn cells(&self, study_hash: &str) -> &[Arc<AskedCell>] {
+    pub fn cells(&self, study_hash: &str) -> &[Arc<DefinedCell>] {
         self.studies.get(study_hash).map_or(&[], Vec::as_slice)
     }
 
     /// A cell of a study by its id.
-    pub(super) fn cell(&self, study_hash: &str, id: u32) -> Option<&AskedCell> {
+    pub(super) fn cell(&self, study_hash: &str, id: u32) -> Option<&DefinedCell> {
         self.cells(study_hash).iter().map(Arc::as_ref).find(|asked| asked.cell.id == id)
     }
 
     /// Id of the cell of a study with the same load on another stack.
-    pub(super) fn beside(&self, study_hash: &str, cell: &Cell, stack: &str) -> Option<u32> {
+    pub(super) fn same_load_on(&self, study_hash: &str, cell: &Cell, stack: &str) -> Option<u32> {
         let is = |other: &Cell| {
             other.stack == stack && other.workload == cell.workload && other.parameters == cell.parameters
         };

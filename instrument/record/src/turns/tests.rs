@@ -1,13 +1,13 @@
-use crate::study::{Seconds, Share, Turns};
+use crate::study::{InterleavedDesign, Seconds, Share};
 use stats::rng::SplitMix;
 
 use super::*;
 use crate::plan;
 use crate::study::Workload;
 
-fn turns(budget_seconds: f64) -> Turns {
+fn turns(budget_seconds: f64) -> InterleavedDesign {
     let (a, b) = (BTreeMap::new(), BTreeMap::new());
-    Turns {
+    InterleavedDesign {
         budget: Seconds(budget_seconds),
         target: Share(0.01),
         metric: MetricName::Throughput,
@@ -29,7 +29,7 @@ fn blocks(ratio: f64, number: usize) -> Vec<Block> {
         .collect()
 }
 
-fn judged(ratio: f64, number: usize, budget: f64) -> SoFar {
+fn judged(ratio: f64, number: usize, budget: f64) -> InterimComparison {
     judge(["a".into(), "b".into()], &turns(budget), (1, 110), blocks(ratio, number)).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn blocks_that_cost_more_later_end_it_with_the_budget() {
 #[test]
 fn with_one_look_the_budget_is_used_up() {
     let judged = |one_look| {
-        let turns = Turns { one_look, ..turns(120.0) };
+        let turns = InterleavedDesign { one_look, ..turns(120.0) };
         judge(["a".into(), "b".into()], &turns, (1, 110), blocks(1.1, 60)).unwrap()
     };
     let (early, late) = (judged(false), judged(true));
@@ -76,12 +76,12 @@ fn with_one_look_the_budget_is_used_up() {
 
 #[test]
 fn latency_is_better_when_it_is_lower() {
-    let turns = Turns { metric: MetricName::LatencyP99, ..turns(440.0) };
+    let turns = InterleavedDesign { metric: MetricName::LatencyP99, ..turns(440.0) };
     let found = judge(["a".into(), "b".into()], &turns, (1, 110), blocks(1.1, 60)).unwrap();
     assert_eq!(found.verdict, Some(Verdict::Worse));
 }
 
-fn study(stacks: &str, turns: Turns, seed: u64) -> Study {
+fn study(stacks: &str, turns: InterleavedDesign, seed: u64) -> Study {
     let load = crate::study::Load::Wml { text: "run 1".into(), origin: None };
     Study {
         stacks: spec::StackSpec::parse_list(stacks).unwrap(),
@@ -110,7 +110,7 @@ fn a_block_is_abba_or_baab_by_lot() {
 #[test]
 fn both_sides_may_be_one_stack() {
     let own = |value: &str| BTreeMap::from([("nthreads".to_string(), value.to_string())]);
-    let cells = plan::cells(&study("ext4", Turns { a: own("1"), b: own("2"), ..turns(60.0) }, 1));
+    let cells = plan::cells(&study("ext4", InterleavedDesign { a: own("1"), b: own("2"), ..turns(60.0) }, 1));
     assert_eq!(cells.len(), 2);
     assert_eq!(cells[0].stack, cells[1].stack);
     assert_ne!(cells[0].parameters, cells[1].parameters);
@@ -125,8 +125,8 @@ fn settings_survive_the_store() {
 }
 
 /// A run in slices with the rates of A and of B in each block, twice each.
-fn sliced(kept: Option<u32>, blocks: &[[f64; 2]]) -> SoFar {
-    let turns = Turns { slices: Some(Seconds(0.05)), kept_blocks: kept, ..turns(60.0) };
+fn sliced(kept: Option<u32>, blocks: &[[f64; 2]]) -> InterimComparison {
+    let turns = InterleavedDesign { slices: Some(Seconds(0.05)), kept_blocks: kept, ..turns(60.0) };
     let of = |(at, values): (usize, &[f64; 2])| Block {
         number: at as u32,
         values: values.map(|value| vec![value, value]),
@@ -184,7 +184,8 @@ fn what_changes_within_builds_is_told() {
 
 #[test]
 fn twelve_builds_are_planned_and_eight_always_fit() {
-    let turns = |budget, slice| Turns { slices: Some(Seconds(slice)), ..turns(budget) }.in_builds();
+    let turns =
+        |budget, slice| InterleavedDesign { slices: Some(Seconds(slice)), ..turns(budget) }.in_builds();
     assert_eq!(turns(20.0, 0.05).kept_blocks, Some(4));
     assert_eq!(turns(300.0, 0.1).kept_blocks, Some(31));
     assert_eq!(turns(1.0, 0.1).kept_blocks, Some(1));

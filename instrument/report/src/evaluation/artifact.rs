@@ -27,7 +27,7 @@ fn tables(grid: &Grid) -> String {
     for table in grid.tables() {
         for at in grid.columns_of(&table.id) {
             for row in grid.run_rows() {
-                let Ok(sample) = Sample::new(&grid.at(row, at).values) else { continue };
+                let Ok(sample) = Sample::new(&grid.cell(row, at).values) else { continue };
                 let (column, row) = (&grid.study.columns[at].id, &grid.study.rows[row].id);
                 text.push_str(&format!(
                     "{},{column},{row},{},{},{},{},{}\n",
@@ -56,7 +56,7 @@ fn betrfs(grid: &Grid, date: &str) -> Vec<(String, String)> {
         let mut text = "Name,N,Min,Max,Median,Avg,Stddev\n".to_string();
         let head = text.len();
         for at in &columns {
-            let Ok(sample) = Sample::new(&grid.at(row, *at).values) else { continue };
+            let Ok(sample) = Sample::new(&grid.cell(row, *at).values) else { continue };
             text.push_str(&format!(
                 "master.{},{},{},{},{},{},{}\n",
                 grid.study.columns[*at].csv(),
@@ -136,7 +136,7 @@ fn by_timer(grid: &Grid, table: &Table) -> String {
         if column.id.starts_with("readers-") {
             continue;
         }
-        let value = |row: &str| grid.place(row, &column.id).and_then(record::grid::Place::second_median);
+        let value = |row: &str| grid.place(row, &column.id).and_then(record::grid::GridCell::second_median);
         let rounded = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
         let values: Vec<String> = configurations.iter().map(|(_, row)| rounded(value(row))).collect();
         let label = if plain { String::new() } else { format!("{},", column.csv()) };
@@ -151,7 +151,7 @@ fn by_wall(grid: &Grid, table: &Table) -> String {
     let mut text = format!("Workload,{}\n", heads.join(","));
     for at in grid.columns_of(&table.id) {
         let value =
-            |row: &usize| grid.at(*row, at).median().map_or(String::new(), |value| format!("{value:.1}"));
+            |row: &usize| grid.cell(*row, at).median().map_or(String::new(), |value| format!("{value:.1}"));
         let values: Vec<String> = rows.iter().map(value).collect();
         text.push_str(&format!("{},{}\n", grid.study.columns[at].id, values.join(",")));
     }
@@ -177,7 +177,7 @@ fn details(grid: &Grid) -> String {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
     for (at, column) in grid.study.columns.iter().enumerate() {
         for (row, named) in grid.study.rows.iter().enumerate() {
-            let place = grid.at(row, at);
+            let place = grid.cell(row, at);
             let Some(wall) = place.median() else { continue };
             let mut numbers = vec![number(Some(wall)), number(place.second_median())];
             for (_, metrics, divisor, of_section) in DETAILS {

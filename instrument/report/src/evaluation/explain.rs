@@ -1,6 +1,6 @@
 //! What the counters say about a bad place, beside those of the best row.
 
-use record::grid::{Grid, Place};
+use record::grid::{Grid, GridCell};
 use record::study::Load;
 use stats::Sample;
 use stats::compleat::Grade;
@@ -10,7 +10,7 @@ pub fn bad_places(grid: &Grid) -> Vec<String> {
     let mut found = Vec::new();
     for row in grid.run_rows() {
         for at in grid.counted().filter(|at| grid.is_measured(*at)) {
-            let place = grid.at(row, at);
+            let place = grid.cell(row, at);
             if place.grade() != Some(Grade::Bad) {
                 continue;
             }
@@ -42,7 +42,7 @@ struct Facts {
 
 impl Facts {
     /// Counters of a place; those of a WML load for 1,000 of its operations.
-    fn of(grid: &Grid, at: usize, place: &Place) -> Option<Facts> {
+    fn of(grid: &Grid, at: usize, place: &GridCell) -> Option<Facts> {
         let (section, wml) = (grid.study.columns[at].section(), is_wml(grid, at));
         let get = |counter: &str| match wml {
             true => place.metric(counter),
@@ -76,10 +76,10 @@ impl Facts {
     }
 }
 
-fn sentence(grid: &Grid, at: usize, place: &Place, best: usize) -> String {
+fn sentence(grid: &Grid, at: usize, place: &GridCell, best: usize) -> String {
     let name = grid.study.rows[best].title();
     let share = place.share.map_or(String::new(), |share| format!("{:.0} % of {name}", share * 100.0));
-    let (Some(a), Some(b)) = (Facts::of(grid, at, place), Facts::of(grid, at, grid.at(best, at))) else {
+    let (Some(a), Some(b)) = (Facts::of(grid, at, place), Facts::of(grid, at, grid.cell(best, at))) else {
         return format!("{share}; the counters say nothing");
     };
     let unit = if is_wml(grid, at) { "for 1,000 operations: " } else { "" };

@@ -92,25 +92,30 @@ fn panel(grid: &Grid, table: &Table, at: usize, (left, top): (f64, f64), drawing
     drawing.text("name", (left + 10.0, top + 16.0), Anchor::Start, column.title());
     drawing.text("tick", (left + 10.0, top + 31.0), Anchor::Start, &format!("{}, {better}", grid.unit(at)));
     let rows = super::rows_of(grid, table);
-    let most = rows.iter().flat_map(|row| grid.at(*row, at).values.iter().copied()).fold(0.0, f64::max);
+    let most = rows.iter().flat_map(|row| grid.cell(*row, at).values.iter().copied()).fold(0.0, f64::max);
     let (base, ceiling) = (top + PANEL.1 - 12.0, top + 58.0);
     let y = Scale::linear(0.0, most, base, ceiling);
     let step = (PANEL.0 - 30.0) / rows.len().max(1) as f64;
     for (place, row) in rows.iter().enumerate() {
-        let (one, x) = (grid.at(*row, at), left + 12.0 + step * place as f64);
+        let (one, x) = (grid.cell(*row, at), left + 12.0 + step * place as f64);
         let (ink, middle) = (ink(grid, *row).class(), x + step * 0.4);
         let Some(median) = one.median().filter(|_| most > 0.0) else {
-            let word = one.absent.as_ref().map_or("", record::grid::Absent::word);
+            let word = one.absent.as_ref().map_or("", record::grid::AbsentReason::word);
             drawing.text("tick", (middle, base - 4.0), Anchor::Middle, word);
             continue;
         };
         let title =
             format!("{}: {} {}", grid.study.rows[*row].title(), format::digits(median), grid.unit(at));
-        drawing.bar(&format!("bars {ink}"), (x, y.at(median)), (step * 0.8, base - y.at(median)), &title);
+        drawing.bar(
+            &format!("bars {ink}"),
+            (x, y.position(median)),
+            (step * 0.8, base - y.position(median)),
+            &title,
+        );
         let low = one.values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = one.values.iter().copied().fold(0.0, f64::max);
-        drawing.line("whisker", (middle, y.at(low)), (middle, y.at(high)));
-        drawing.text("tick", (middle, y.at(high) - 4.0), Anchor::Middle, &format::digits(median));
+        drawing.line("whisker", (middle, y.position(low)), (middle, y.position(high)));
+        drawing.text("tick", (middle, y.position(high) - 4.0), Anchor::Middle, &format::digits(median));
     }
     drawing.line("grid", (left + 10.0, base), (left + PANEL.0 - 14.0, base));
 }
@@ -126,7 +131,7 @@ fn lines(grid: &Grid, table: &Table) -> Drawing {
     let (left, top, right, bottom) = AREA;
     let (columns, rows) = (grid.columns_of(&table.id), super::rows_of(grid, table));
     let values = || {
-        let places = columns.iter().flat_map(|at| rows.iter().map(move |row| grid.at(*row, *at)));
+        let places = columns.iter().flat_map(|at| rows.iter().map(move |row| grid.cell(*row, *at)));
         places.flat_map(|place| place.values.iter().copied()).filter(|value| *value > 0.0)
     };
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -136,8 +141,8 @@ fn lines(grid: &Grid, table: &Table) -> Drawing {
     };
     let mut drawing = Drawing::new(right + NAMES, bottom + 30.0);
     for tick in y.ticks(6) {
-        drawing.line("grid", (left, y.at(tick)), (right, y.at(tick)));
-        drawing.text("tick", (left - 6.0, y.at(tick) + 4.0), Anchor::End, &format::digits(tick));
+        drawing.line("grid", (left, y.position(tick)), (right, y.position(tick)));
+        drawing.text("tick", (left - 6.0, y.position(tick) + 4.0), Anchor::End, &format::digits(tick));
     }
     drawing.text("axis", (left, 14.0), Anchor::Start, &table.unit);
     let step = (right - left) / columns.len().max(1) as f64;
@@ -148,16 +153,17 @@ fn lines(grid: &Grid, table: &Table) -> Drawing {
     for (number, row) in rows.iter().enumerate() {
         let (class, name) = (ink(grid, *row).class(), grid.study.rows[*row].title());
         let aside = ASIDE * (number as f64 - (rows.len() as f64 - 1.0) / 2.0);
-        let spot = |(place, at): (usize, &usize)| Some((x(place) + aside, grid.at(*row, *at).median()?, *at));
+        let spot =
+            |(place, at): (usize, &usize)| Some((x(place) + aside, grid.cell(*row, *at).median()?, *at));
         let spots: Vec<(f64, f64, usize)> = columns.iter().enumerate().filter_map(spot).collect();
-        let path: Vec<(f64, f64)> = spots.iter().map(|(x, value, _)| (*x, y.at(*value))).collect();
+        let path: Vec<(f64, f64)> = spots.iter().map(|(x, value, _)| (*x, y.position(*value))).collect();
         drawing.path(&format!("curve {class}"), &path, name);
         for (x, value, at) in spots {
-            let trials = &grid.at(*row, at).values;
+            let trials = &grid.cell(*row, at).values;
             let ends = [f64::min, f64::max].map(|end| trials.iter().copied().fold(value, end));
-            drawing.line(&format!("reach {class}"), (x, y.at(ends[0])), (x, y.at(ends[1])));
+            drawing.line(&format!("reach {class}"), (x, y.position(ends[0])), (x, y.position(ends[1])));
             let told = format!("{name}: {} {}", format::digits(value), grid.unit(at));
-            drawing.dot(&format!("trial {class}"), (x, y.at(value)), 3.0, &told);
+            drawing.dot(&format!("trial {class}"), (x, y.position(value)), 3.0, &told);
         }
         let beside = top + 8.0 + 18.0 * number as f64;
         drawing.path(&format!("curve {class}"), &[(right + 12.0, beside), (right + 36.0, beside)], name);
@@ -185,9 +191,9 @@ fn gains(grid: &Grid, table: &Table) -> Drawing {
     let width = (LEFT + cluster * columns.len() as f64 + 10.0).max(420.0);
     let mut drawing = Drawing::new(width, base + 24.0);
     for tick in y.ticks(6) {
-        drawing.line("grid", (LEFT, y.at(tick)), (width - 8.0, y.at(tick)));
+        drawing.line("grid", (LEFT, y.position(tick)), (width - 8.0, y.position(tick)));
         let text = format!("{} x", format::digits(tick));
-        drawing.text("tick", (LEFT - 6.0, y.at(tick) + 4.0), Anchor::End, &text);
+        drawing.text("tick", (LEFT - 6.0, y.position(tick) + 4.0), Anchor::End, &text);
     }
     for (place, at) in columns.iter().enumerate() {
         let left = LEFT + GAP / 2.0 + cluster * place as f64;
@@ -197,7 +203,7 @@ fn gains(grid: &Grid, table: &Table) -> Drawing {
         let middle = left + (cluster - GAP) / 2.0;
         drawing.text("tick", (middle, base + 16.0), Anchor::Middle, grid.study.columns[*at].title());
     }
-    drawing.line("one", (LEFT, y.at(1.0)), (width - 8.0, y.at(1.0)));
+    drawing.line("one", (LEFT, y.position(1.0)), (width - 8.0, y.position(1.0)));
     drawing
 }
 
@@ -205,7 +211,7 @@ fn gain_bar(grid: &Grid, table: &Table, (row, at): (usize, usize), x: f64, y: &S
     let (ink, title) = (ink(grid, row).class(), grid.study.rows[row].title());
     let mut bar = |gain: Option<f64>, class: String, what: &str| {
         let Some(gain) = gain else { return };
-        let (top, bottom) = (y.at(gain).min(y.at(1.0)), y.at(gain).max(y.at(1.0)));
+        let (top, bottom) = (y.position(gain).min(y.position(1.0)), y.position(gain).max(y.position(1.0)));
         let title = format!("{title}{what}: {} x", format::ratio(gain));
         drawing.bar(&class, (x, top), (BAR - 2.0, (bottom - top).max(1.0)), &title);
     };
@@ -215,6 +221,6 @@ fn gain_bar(grid: &Grid, table: &Table, (row, at): (usize, usize), x: f64, y: &S
     let is_base = grid.gain(row, at, false) == Some(1.0);
     if let Some(gain) = grid.published_gain(row, at).filter(|_| !is_base) {
         let title = format!("{title}, published: {} x", format::ratio(gain));
-        drawing.dot("published", (x + BAR / 2.0 - 1.0, y.at(gain)), 3.0, &title);
+        drawing.dot("published", (x + BAR / 2.0 - 1.0, y.position(gain)), 3.0, &title);
     }
 }

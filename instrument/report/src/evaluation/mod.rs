@@ -13,14 +13,14 @@ pub mod explain;
 pub mod figure;
 mod regime;
 
-use record::grid::{Grid, Place};
+use record::grid::{Grid, GridCell};
 use record::results::{Answer, Judgement};
 use record::study::Table;
-use record::study::evaluation::{Against, Cost};
+use record::study::evaluation::{Cost, TableBaseline};
 use stats::compleat::Compleat;
 
 use crate::format;
-use crate::sheet::{Head, Line, Sheet, Spot, Tint};
+use crate::sheet::{CellTone, Head, Line, Sheet, SheetCell};
 
 /// From which gain over the base row a place is good, below which it is bad.
 const GAIN_GOOD: f64 = 1.1;
@@ -48,14 +48,14 @@ pub fn parts(grid: &Grid) -> Vec<Part<'_>> {
 /// The rows of a table: those with a result in it. A row without any is told of below the tables.
 pub(crate) fn rows_of(grid: &Grid, table: &Table) -> Vec<usize> {
     let columns = grid.columns_of(&table.id);
-    let has = |row: &usize| columns.iter().any(|at| grid.at(*row, *at).median().is_some());
+    let has = |row: &usize| columns.iter().any(|at| grid.cell(*row, *at).median().is_some());
     let (with, without): (Vec<usize>, Vec<usize>) = grid.run_rows().into_iter().partition(has);
     if with.is_empty() { without } else { with }
 }
 
 /// Rows that have a result anywhere: those of a legend.
 pub fn rows_with_results(grid: &Grid) -> Vec<usize> {
-    let has = |row: &usize| (0..grid.study.columns.len()).any(|at| grid.at(*row, at).median().is_some());
+    let has = |row: &usize| (0..grid.study.columns.len()).any(|at| grid.cell(*row, at).median().is_some());
     grid.run_rows().into_iter().filter(has).collect()
 }
 
@@ -65,7 +65,7 @@ fn sheet(grid: &Grid, table: &Table) -> Sheet {
     let unit =
         |at: usize| if grid.unit(at) == table.unit { String::new() } else { grid.unit(at).to_string() };
     let line = |row: usize| {
-        let spots = columns.iter().map(|at| spot(grid, table, row, *at)).collect();
+        let spots = columns.iter().map(|at| sheet_cell(grid, table, row, *at)).collect();
         Line {
             head: Head { name: grid.study.rows[row].title().into(), unit: compleat(grid, table, row) },
             spots,
@@ -84,7 +84,9 @@ fn sheet(grid: &Grid, table: &Table) -> Sheet {
 /// The word beside a row. It is one of file systems: a row that is an engine or a program has none.
 fn compleat(grid: &Grid, table: &Table, row: usize) -> String {
     match grid.compleat(row) {
-        _ if table.against != Against::Best || table.aside || grid.study.rows[row].stack.is_none() => "",
+        _ if table.against != TableBaseline::Best || table.aside || grid.study.rows[row].stack.is_none() => {
+            ""
+        }
         Compleat::Yes => "compleat",
         Compleat::No => "not compleat",
         Compleat::Unknown => "",
@@ -92,28 +94,28 @@ fn compleat(grid: &Grid, table: &Table, row: usize) -> String {
     .into()
 }
 
-fn spot(grid: &Grid, table: &Table, row: usize, at: usize) -> Spot {
-    let place = grid.at(row, at);
+fn sheet_cell(grid: &Grid, table: &Table, row: usize, at: usize) -> SheetCell {
+    let place = grid.cell(row, at);
     let Some(median) = place.median() else {
-        let word = place.absent.as_ref().map_or("", record::grid::Absent::word);
-        return Spot { value: word.into(), ..Spot::default() };
+        let word = place.absent.as_ref().map_or("", record::grid::AbsentReason::word);
+        return SheetCell { value: word.into(), ..SheetCell::default() };
     };
-    let mut spot = Spot { value: format::digits(median), tint: Tint::Plain, ..Spot::default() };
+    let mut spot = SheetCell { value: format::digits(median), tint: CellTone::Plain, ..SheetCell::default() };
     if place.values.len() > 1 {
         spot.details.push(range(place));
     }
     match table.against {
-        Against::Best => {
+        TableBaseline::Best => {
             spot.beside = place.share.map_or(String::new(), format::share);
-            spot.tint = place.grade().map_or(Tint::Plain, Tint::of_grade);
+            spot.tint = place.grade().map_or(CellTone::Plain, CellTone::of_grade);
             if let Some(value) = grid.published_value(row, at) {
                 spot.details.push(format!("published {}", format::digits(value)));
             }
         }
-        Against::Base => against_base(grid, table, row, at, &mut spot),
+        TableBaseline::Base => against_base(grid, table, row, at, &mut spot),
     }
-    spot.details.extend(beside(grid, place, at));
-    if let (Some(off), Some(value)) = (grid.off(row, at), grid.published_value(row, at)) {
+    spot.details.extend(published_lines(grid, place, at));
+    if let (Some(off), Some(value)) = (grid.distance_from_published(row, at), grid.published_value(row, at)) {
         let miss = if is_miss(grid, off) { " MISS" } else { "" };
         spot.details.push(format!("paper {}, {}{miss}", format::digits(value), percent(off)));
     }
@@ -121,7 +123,7 @@ fn spot(grid: &Grid, table: &Table, row: usize, at: usize) -> Spot {
 }
 
 /// What stands beside a value: medians of counters within its timer.
-fn beside(grid: &Grid, place: &Place, at: usize) -> Vec<String> {
+fn published_lines(grid: &Grid, place: &GridCell, at: usize) -> Vec<String> {
     let told = |cost: &Cost| {
         let counters = cost.metrics.iter();
         let values = counters.filter_map(|counter| place.metric(&record::regime::name(grid, at, counter)));
@@ -150,7 +152,7 @@ fn misses(grid: &Grid) -> Vec<String> {
     let (mut all, mut lines) = (0, Vec::new());
     for at in (0..grid.study.columns.len()).filter(|at| grid.is_measured(*at)) {
         for row in grid.run_rows() {
-            let Some(off) = grid.off(row, at) else { continue };
+            let Some(off) = grid.distance_from_published(row, at) else { continue };
             all += 1;
             if is_miss(grid, off) {
                 let (row, column) = (grid.study.rows[row].title(), grid.study.columns[at].title());
@@ -166,13 +168,13 @@ fn misses(grid: &Grid) -> Vec<String> {
 }
 
 /// Smallest and largest trial.
-fn range(place: &Place) -> String {
+fn range(place: &GridCell) -> String {
     let low = place.values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = place.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     format!("{} .. {}", format::digits(low), format::digits(high))
 }
 
-fn against_base(grid: &Grid, table: &Table, row: usize, at: usize, spot: &mut Spot) {
+fn against_base(grid: &Grid, table: &Table, row: usize, at: usize, spot: &mut SheetCell) {
     let base = grid.study.evaluation.as_ref().and_then(|evaluation| evaluation.base.clone());
     if base.is_some_and(|base| grid.study.rows[row].id == base) {
         return;
@@ -180,9 +182,9 @@ fn against_base(grid: &Grid, table: &Table, row: usize, at: usize, spot: &mut Sp
     let Some(gain) = grid.gain(row, at, false) else { return };
     spot.beside = times(gain);
     spot.tint = match gain {
-        _ if gain >= GAIN_GOOD => Tint::Good,
-        _ if gain < GAIN_BAD => Tint::Bad,
-        _ => Tint::Middle,
+        _ if gain >= GAIN_GOOD => CellTone::Good,
+        _ if gain < GAIN_BAD => CellTone::Bad,
+        _ => CellTone::Middle,
     };
     let differs = |second: &f64| (second / gain - 1.0).abs() >= SECOND_TOLD;
     if let (Some(second), Some(told)) = (grid.gain(row, at, true).filter(differs), &table.second) {
@@ -203,12 +205,12 @@ pub fn legend(grid: &Grid) -> Vec<String> {
     let mut lines = Vec::new();
     let tables: Vec<&Table> = grid.tables().collect();
     let range = "Median; below it the smallest and the largest trial.";
-    if tables.iter().any(|table| table.against == Against::Best) {
+    if tables.iter().any(|table| table.against == TableBaseline::Best) {
         lines.push(format!(
             "{range} Percent: share of the best row of this run; + 85 % or more, ! below 30 %. Compleat: no !, most +."
         ));
     }
-    if let Some(table) = tables.iter().find(|table| table.against == Against::Base) {
+    if let Some(table) = tables.iter().find(|table| table.against == TableBaseline::Base) {
         let base = grid.evaluation().base.unwrap_or_default();
         let base = grid.row(&base).map_or(base.clone(), |row| grid.study.rows[row].title().to_string());
         lines.push(format!("{range} x: times that of {base}; + {GAIN_GOOD} or more, ! below {GAIN_BAD}."));
@@ -282,7 +284,7 @@ pub fn notes(grid: &Grid) -> Vec<Notes> {
 /// What the loads noted, each remark once.
 fn remarks_of_loads(grid: &Grid) -> Vec<String> {
     let measured = (0..grid.study.columns.len()).filter(|at| grid.is_measured(*at));
-    let places = measured.flat_map(|at| grid.run_rows().into_iter().map(move |row| grid.at(row, at)));
+    let places = measured.flat_map(|at| grid.run_rows().into_iter().map(move |row| grid.cell(row, at)));
     let notes: std::collections::BTreeSet<String> =
         places.flat_map(|place| &place.outcomes).flat_map(|outcome| outcome.notes.clone()).collect();
     notes.into_iter().collect()
@@ -293,7 +295,7 @@ pub fn costs(grid: &Grid) -> Option<Sheet> {
     let (evaluation, rows) = (grid.evaluation(), grid.run_rows());
     let mut columns: Vec<usize> = Vec::new();
     for at in 0..grid.study.columns.len() {
-        let (column, full) = (&grid.study.columns[at], |row: &usize| grid.at(*row, at).median().is_some());
+        let (column, full) = (&grid.study.columns[at], |row: &usize| grid.cell(*row, at).median().is_some());
         // what two columns share is counted once
         let seen = |other: &usize| {
             let other = &grid.study.columns[*other];
@@ -310,7 +312,7 @@ pub fn costs(grid: &Grid) -> Option<Sheet> {
         let name = |at: &usize, end: &String| format!("{}{end}", grid.study.columns[*at].section());
         let values = columns.iter().flat_map(|at| {
             metrics.iter().filter_map(move |end| {
-                let place = grid.at(row, *at);
+                let place = grid.cell(row, *at);
                 // a counter of this column's own side, where its section is another's
                 place
                     .metric(&name(at, end))
@@ -320,10 +322,12 @@ pub fn costs(grid: &Grid) -> Option<Sheet> {
         values.fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))
     };
     let spot = |row: usize, cost: &record::study::evaluation::Cost| match sum(row, &cost.metrics) {
-        Some(value) => {
-            Spot { value: format::digits(value / cost.divide), tint: Tint::Plain, ..Spot::default() }
-        }
-        None => Spot { value: "-".into(), ..Spot::default() },
+        Some(value) => SheetCell {
+            value: format::digits(value / cost.divide),
+            tint: CellTone::Plain,
+            ..SheetCell::default()
+        },
+        None => SheetCell { value: "-".into(), ..SheetCell::default() },
     };
     Some(Sheet {
         title: format!("What it cost, {} columns together", columns.len()),

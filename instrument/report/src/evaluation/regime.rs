@@ -1,16 +1,16 @@
 //! What of the original's regime the loads reached, and what they did not.
 
 use record::grid::Grid;
-use record::regime::{Standing, standings};
+use record::regime::{RegimeStatus, regime_statuses};
 
 use crate::format;
 
 /// A line for each column: what it does not reach, then what it reaches.
 pub fn lines(grid: &Grid) -> Vec<String> {
-    let all = standings(grid);
+    let all = regime_statuses(grid);
     let mut lines = Vec::new();
     for at in 0..grid.study.columns.len() {
-        let mine: Vec<&Standing<'_>> = all.iter().filter(|one| one.column == at).collect();
+        let mine: Vec<&RegimeStatus<'_>> = all.iter().filter(|one| one.column == at).collect();
         if mine.is_empty() {
             continue;
         }
@@ -39,9 +39,9 @@ pub fn lines(grid: &Grid) -> Vec<String> {
 }
 
 /// A part of the regime with the rows that reached it, or did not, and their counters.
-fn rows(grid: &Grid, standing: &Standing<'_>, reached: bool) -> Option<String> {
+fn rows(grid: &Grid, standing: &RegimeStatus<'_>, reached: bool) -> Option<String> {
     let rows: Vec<String> = standing
-        .told()
+        .reached()
         .filter(|(.., is)| *is == reached)
         .map(|(row, least, _)| format!("{} {}", grid.study.rows[row].title(), format::digits(least)))
         .collect();

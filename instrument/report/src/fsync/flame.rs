@@ -28,7 +28,7 @@ pub fn flame(summary: &Summary, label: &str) -> Option<Drawing> {
     d.datum(&[&"level", &"part", &"depth", &"from_ns", &"mean_ns", &"share"]);
     let mut block = |depth: usize, level: &str, (name, fill): (&str, &str), from: f64, ns: f64| {
         let y = top + ROW * depth as f64;
-        let (x1, x2) = (x.at(from), x.at(from + ns));
+        let (x1, x2) = (x.position(from), x.position(from + ns));
         let said = format!("{name}: {} ({}) - {level}", format::duration_ns(ns), format::share(ns / whole));
         d.painted(fill, (x1, y), (x2 - x1 - 1.0, ROW - 2.0), &said);
         let short = format!("{name} {}", format::duration_ns(ns));
@@ -48,8 +48,8 @@ pub fn flame(summary: &Summary, label: &str) -> Option<Drawing> {
         }
     }
     for tick in x.ticks(6) {
-        d.line("grid", (x.at(tick), bottom), (x.at(tick), bottom + 5.0));
-        d.text("tick", (x.at(tick), bottom + 18.0), Anchor::Middle, &format::duration_ns(tick));
+        d.line("grid", (x.position(tick), bottom), (x.position(tick), bottom + 5.0));
+        d.text("tick", (x.position(tick), bottom + 18.0), Anchor::Middle, &format::duration_ns(tick));
     }
     let fsyncs = format::count(summary.fsyncs);
     let axis = format!("mean time of {fsyncs} fsyncs; a row is what the one above consists of");

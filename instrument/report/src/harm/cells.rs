@@ -16,7 +16,7 @@ const OLD_HEAD: &str = "device,pattern,memory,mode,mib,verdict,rounds,";
 
 /// A file that holds something else.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotCells {
+pub enum CellsParseError {
     /// A line that is no cell.
     #[error("not a cell: {0}")]
     Line(String),
@@ -68,12 +68,12 @@ pub fn line(cell: &Cell) -> String {
 ///
 /// # Errors
 /// The first line that is neither a cell nor the head; cells that were judged by an older rule.
-pub fn read(text: &str) -> Result<Vec<Cell>, NotCells> {
+pub fn read(text: &str) -> Result<Vec<Cell>, CellsParseError> {
     if text.starts_with(OLD_HEAD) {
-        return Err(NotCells::Old);
+        return Err(CellsParseError::Old);
     }
     let lines = text.lines().filter(|line| *line != HEAD);
-    lines.map(|line| cell(line).ok_or_else(|| NotCells::Line(line.to_owned()))).collect()
+    lines.map(|line| cell(line).ok_or_else(|| CellsParseError::Line(line.to_owned()))).collect()
 }
 
 /// The numbers of a line.
@@ -266,11 +266,11 @@ mod tests {
             assert_eq!(read(&format!("{HEAD}\n{text}\n")), Ok(vec![cell]));
         }
         let short = "raw,x,none,auto,1,0,,ok,ok,1";
-        assert_eq!(read(short), Err(NotCells::Line(short.into())));
+        assert_eq!(read(short), Err(CellsParseError::Line(short.into())));
         let fine = line(&measured(None, Verdict::Harmless, 1.0)).replace("ok", "fine");
-        assert_eq!(read(&fine), Err(NotCells::Line(fine.clone())));
+        assert_eq!(read(&fine), Err(CellsParseError::Line(fine.clone())));
         let old = HEAD.replace("readahead_kib,held_out,verdict,with_grace,", "verdict,");
-        assert_eq!(read(&format!("{old}\nraw,seq,none,auto,16,ok,5\n")), Err(NotCells::Old));
+        assert_eq!(read(&format!("{old}\nraw,seq,none,auto,16,ok,5\n")), Err(CellsParseError::Old));
     }
 
     #[test]

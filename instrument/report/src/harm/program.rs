@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use record::paired::{Compared, Output, Run, Said};
+use record::paired::{Output, ProgramComparison, Run, RunOutput};
 use stats::harmless::{Pair, Verdict};
 
 /// What beside the figures decides what is remarked.
 #[derive(Debug, Clone, Copy)]
-pub struct Circumstances {
+pub struct RunConditions {
     /// Whether the library was to follow a file and followed none.
     pub idle: bool,
     /// Whether each run found the page cache as it was.
@@ -19,7 +19,7 @@ pub fn csv(rounds: &[Pair<Run>]) -> String {
     let mut text = String::from("round,library,wall_s,user_s,system_s,exit_code,output_bytes\n");
     for (at, round) in rounds.iter().enumerate() {
         for (library, run) in [(0, round.baseline), (1, round.candidate)] {
-            let Run { wall_seconds, cpu_seconds: [user, system], said: Said { code, bytes, .. } } = run;
+            let Run { wall_seconds, cpu_seconds: [user, system], said: RunOutput { code, bytes, .. } } = run;
             let at = at + 1;
             let _ = writeln!(text, "{at},{library},{wall_seconds:.6},{user:.6},{system:.6},{code},{bytes}");
         }
@@ -28,7 +28,7 @@ pub fn csv(rounds: &[Pair<Run>]) -> String {
 }
 
 /// Times, gain, output, remarks, and the verdict.
-pub fn text(program: &str, compared: &Compared, circumstances: Circumstances) -> String {
+pub fn text(program: &str, compared: &ProgramComparison, circumstances: RunConditions) -> String {
     let rounds = &compared.rounds;
     let mut text = format!("{program}: {} rounds\n", rounds.len());
     let side = |side: fn(&Pair<Run>) -> Run| times(rounds.iter().map(side));
@@ -75,7 +75,7 @@ fn times(runs: impl Iterator<Item = Run>) -> String {
 
 fn words(output: Output, rounds: usize) -> String {
     match output {
-        Output::Same(Said { code, bytes, .. }) => {
+        Output::Same(RunOutput { code, bytes, .. }) => {
             format!("the same in all {} runs: {bytes} bytes, exit code {code}", 2 * rounds)
         }
         Output::Varies => "varies without the library, too: only exit codes were compared".into(),
@@ -91,34 +91,34 @@ mod tests {
     use super::*;
 
     fn run(wall_seconds: f64, bytes: u64) -> Run {
-        Run { wall_seconds, cpu_seconds: [0.25, 0.125], said: Said { code: 0, bytes, hash: bytes } }
+        Run { wall_seconds, cpu_seconds: [0.25, 0.125], said: RunOutput { code: 0, bytes, hash: bytes } }
     }
 
-    fn compared(wall: f64, bytes: u64) -> Compared {
+    fn compared(wall: f64, bytes: u64) -> ProgramComparison {
         let rounds = vec![Pair { baseline: run(2.0, 7), candidate: run(wall, bytes) }; 5];
         let walls: Vec<_> = rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect();
         let (wall, verdict) = stats::harmless::gain(&walls).unwrap();
-        Compared { rounds, wall, verdict, errors: None, interrupted: false }
+        ProgramComparison { rounds, wall, verdict, errors: None, interrupted: false }
     }
 
     #[test]
     fn times_gain_output_and_verdict_are_told() {
-        let quiet = Circumstances { idle: true, cache_kept: false };
+        let quiet = RunConditions { idle: true, cache_kept: false };
         assert_eq!(
             text("cat file", &compared(1.0, 7), quiet),
             "cat file: 5 rounds\n  alone    2.000 s (2.000 to 2.000), CPU time 0.375 s\n  \
              library  1.000 s (1.000 to 1.000), CPU time 0.375 s\n  gain     2.00 (2.00 to 2.00)\n  \
              output   the same in all 10 runs: 7 bytes, exit code 0\nfaster"
         );
-        let slower = text("cat", &compared(4.0, 8), Circumstances { idle: true, cache_kept: true });
+        let slower = text("cat", &compared(4.0, 8), RunConditions { idle: true, cache_kept: true });
         assert!(slower.ends_with("\nSLOWER, but the output DIFFERS"), "{slower}");
         assert!(
             slower.contains("followed no file") && slower.contains("the page cache was kept"),
             "{slower}"
         );
         assert!(slower.contains("alone 7 bytes, exit code 0; with the library 8 bytes"), "{slower}");
-        let failing = Compared { errors: Some("why".into()), ..compared(2.0, 7) };
-        let failing = text("cat", &failing, Circumstances { idle: false, cache_kept: false });
+        let failing = ProgramComparison { errors: Some("why".into()), ..compared(2.0, 7) };
+        let failing = text("cat", &failing, RunConditions { idle: false, cache_kept: false });
         assert!(failing.contains("it fails as well: why\nno harm"), "{failing}");
     }
 

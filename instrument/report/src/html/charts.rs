@@ -7,7 +7,7 @@ use crate::format;
 use crate::ink::Ink;
 use crate::plot::{Anchor, Drawing, Quantity, Scale};
 use crate::view::flowop::Flowop;
-use crate::view::{Measure, Point, Stack, View};
+use crate::view::{GridPoint, Measure, Stack, View};
 
 /// Width of a figure that takes half the page, in pixels.
 pub(super) const HALF: f64 = 520.0;
@@ -42,8 +42,13 @@ pub fn results(view: &View<'_>, column: usize, inks: &[Ink]) -> String {
     d.across(&x, if paced { Quantity::Nanoseconds } else { Quantity::Rate });
     d.datum(&[&"stack", &"trial", &if paced { "p99_ns" } else { "operations_per_second" }]);
     for tick in x.ticks(5) {
-        d.line("grid", (x.at(tick), top), (x.at(tick), bottom));
-        d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &pretty(&round(&measure.show(tick))));
+        d.line("grid", (x.position(tick), top), (x.position(tick), bottom));
+        d.text(
+            "tick",
+            (x.position(tick), bottom + 15.0),
+            Anchor::Middle,
+            &pretty(&round(&measure.show(tick))),
+        );
     }
     for (at, (row, stack, point)) in rows.iter().enumerate() {
         let ink = inks[*row].class();
@@ -53,20 +58,24 @@ pub fn results(view: &View<'_>, column: usize, inks: &[Ink]) -> String {
         d.text("name", (left, label), Anchor::Start, &stack.name);
         d.text("value", (right, label), Anchor::End, &value);
         if !paced {
-            d.rect(&format!("fill {ink}"), (left, y - 6.0), (x.at(estimate.value) - left, 12.0));
+            d.rect(&format!("fill {ink}"), (left, y - 6.0), (x.position(estimate.value) - left, 12.0));
         }
         if cut && estimate.value > high {
             d.text("tick", (right, y + 4.0), Anchor::End, "beyond this scale \u{2192}");
             continue;
         }
-        let (from, to) = (x.at(estimate.interval.low), x.at(estimate.interval.high));
+        let (from, to) = (x.position(estimate.interval.low), x.position(estimate.interval.high));
         d.rect(&format!("interval {ink}"), (from, y - 3.0), (to - from, 6.0));
-        d.line(&format!("median {ink}"), (x.at(estimate.value), y - 10.0), (x.at(estimate.value), y + 10.0));
+        d.line(
+            &format!("median {ink}"),
+            (x.position(estimate.value), y - 10.0),
+            (x.position(estimate.value), y + 10.0),
+        );
         for ((trial, _), value) in point.results().zip(&point.values) {
             let title = format!("{}, trial {}: {}", stack.name, trial.index + 1, measure.show_full(*value));
             d.datum(&[&stack.name, &(trial.index + 1), value]);
             let class = format!("trial {ink} t{}", trial.index + 1);
-            d.dot(&class, (x.at(*value), y), 3.5, &pretty(&title));
+            d.dot(&class, (x.position(*value), y), 3.5, &pretty(&title));
         }
     }
     let unit =
@@ -113,12 +122,12 @@ pub fn percentiles(curves: &[Curve<'_>], label: &str) -> String {
     d.up(&y, Quantity::Nanoseconds);
     d.datum(&[&"curve", &"latency", &"share_above", &"ns"]);
     for tick in y.ticks(7) {
-        d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
-        d.text("tick", (left - 8.0, y.at(tick) + 4.0), Anchor::End, &pretty(&short_duration(tick)));
+        d.line("grid", (left, y.position(tick)), (right, y.position(tick)));
+        d.text("tick", (left - 8.0, y.position(tick) + 4.0), Anchor::End, &pretty(&short_duration(tick)));
     }
     for (tail, name) in TAILS.iter().filter(|(tail, _)| *tail >= deepest * 0.999) {
-        d.line("grid", (x.at(depth(*tail)), top), (x.at(depth(*tail)), bottom));
-        d.text("tick", (x.at(depth(*tail)), bottom + 15.0), Anchor::Middle, name);
+        d.line("grid", (x.position(depth(*tail)), top), (x.position(depth(*tail)), bottom));
+        d.text("tick", (x.position(depth(*tail)), bottom + 15.0), Anchor::Middle, name);
     }
     for curve in full {
         let own = (1.0 / curve.histogram.count() as f64).clamp(1e-6, 0.5);
@@ -131,7 +140,7 @@ pub fn percentiles(curves: &[Curve<'_>], label: &str) -> String {
                 let tail = 10f64.powf(-depth);
                 let value = curve.histogram.quantile(1.0 - tail)?;
                 rows.push((tail, value));
-                Some((x.at(depth), y.at(value as f64)))
+                Some((x.position(depth), y.position(value as f64)))
             })
             .collect();
         for (tail, value) in rows {
@@ -161,18 +170,18 @@ pub fn tail(curves: &[Curve<'_>], label: &str) -> String {
     d.up(&y, Quantity::Tail);
     d.datum(&[&"stack", &"ns", &"share_longer"]);
     for tick in y.ticks(6) {
-        d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
+        d.line("grid", (left, y.position(tick)), (right, y.position(tick)));
         let percent = (tick * 1e5).round() / 1e3;
-        d.text("tick", (left - 6.0, y.at(tick) + 4.0), Anchor::End, &format!("{percent} %"));
+        d.text("tick", (left - 6.0, y.position(tick) + 4.0), Anchor::End, &format!("{percent} %"));
     }
     for tick in x.ticks(5) {
-        d.line("grid", (x.at(tick), top), (x.at(tick), bottom));
-        d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &pretty(&short_duration(tick)));
+        d.line("grid", (x.position(tick), top), (x.position(tick), bottom));
+        d.text("tick", (x.position(tick), bottom + 15.0), Anchor::Middle, &pretty(&short_duration(tick)));
     }
     for curve in full {
-        let mut points = vec![(x.at(curve.histogram.min().unwrap_or(1) as f64), y.at(1.0))];
+        let mut points = vec![(x.position(curve.histogram.min().unwrap_or(1) as f64), y.position(1.0))];
         for (value, longer) in tail_points(curve.histogram) {
-            points.push((x.at(value), y.at(longer)));
+            points.push((x.position(value), y.position(longer)));
             d.datum(&[&curve.name, &value, &longer]);
         }
         d.path(&format!("curve {}", curve.class), &points, curve.name);
@@ -215,18 +224,18 @@ pub fn cdf(curves: &[Curve<'_>], label: &str) -> String {
     d.up(&y, Quantity::Share);
     d.datum(&[&"stack", &"ns", &"share_not_longer"]);
     for (share, name) in [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")] {
-        d.line("grid", (left, y.at(share)), (right, y.at(share)));
-        d.text("tick", (left - 6.0, y.at(share) + 4.0), Anchor::End, name);
+        d.line("grid", (left, y.position(share)), (right, y.position(share)));
+        d.text("tick", (left - 6.0, y.position(share) + 4.0), Anchor::End, name);
     }
     for tick in x.ticks(5) {
-        d.line("grid", (x.at(tick), top), (x.at(tick), bottom));
-        d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &pretty(&short_duration(tick)));
+        d.line("grid", (x.position(tick), top), (x.position(tick), bottom));
+        d.text("tick", (x.position(tick), bottom + 15.0), Anchor::Middle, &pretty(&short_duration(tick)));
     }
     for curve in full {
         let start = curve.histogram.min().unwrap_or(1) as f64;
-        let mut points = vec![(x.at(start), y.at(0.0))];
+        let mut points = vec![(x.position(start), y.position(0.0))];
         for (value, share) in curve.histogram.cdf_points(CDF_POINTS) {
-            points.push((x.at(value as f64), y.at(share)));
+            points.push((x.position(value as f64), y.position(share)));
             d.datum(&[&curve.name, &value, &share]);
         }
         d.path(&format!("curve {}", curve.class), &points, curve.name);
@@ -236,7 +245,7 @@ pub fn cdf(curves: &[Curve<'_>], label: &str) -> String {
 
 /// Throughput of each trial in each second. The competitors' panels of a load share a scale; a ceiling has its own.
 pub fn over_time(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option<String> {
-    let group = |(_, stack, _): &(usize, &Stack, &Point<'_>)| stack.competes == view.stacks[row].competes;
+    let group = |(_, stack, _): &(usize, &Stack, &GridPoint<'_>)| stack.competes == view.stacks[row].competes;
     let all = view.measured(column).filter(group).flat_map(|(_, _, point)| point.results());
     let series: Vec<Vec<u64>> = all.map(|(_, outcome)| outcome.io_ops_by_second()).collect();
     let high = series.iter().flatten().copied().max()? as f64;
@@ -249,17 +258,20 @@ pub fn over_time(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option
     d.up(&y, Quantity::Rate);
     d.datum(&[&"stack", &"trial", &"second", &"operations"]);
     for tick in y.ticks(3) {
-        d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
-        d.text("tick", (left - 6.0, y.at(tick) + 4.0), Anchor::End, &round(&format::scaled(tick)));
+        d.line("grid", (left, y.position(tick)), (right, y.position(tick)));
+        d.text("tick", (left - 6.0, y.position(tick) + 4.0), Anchor::End, &round(&format::scaled(tick)));
     }
     for tick in x.ticks(5).into_iter().filter(|tick| tick.fract() == 0.0) {
-        d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &format!("{tick:.0} s"));
+        d.text("tick", (x.position(tick), bottom + 15.0), Anchor::Middle, &format!("{tick:.0} s"));
     }
     let stack = &view.stacks[row];
     for (trial, outcome) in view.point(row, column).results() {
         let seconds = outcome.io_ops_by_second();
-        let points: Vec<(f64, f64)> =
-            seconds.iter().enumerate().map(|(at, ops)| (x.at(at as f64), y.at(*ops as f64))).collect();
+        let points: Vec<(f64, f64)> = seconds
+            .iter()
+            .enumerate()
+            .map(|(at, ops)| (x.position(at as f64), y.position(*ops as f64)))
+            .collect();
         for (second, ops) in seconds.iter().enumerate() {
             d.datum(&[&stack.name, &(trial.index + 1), &second, ops]);
         }
@@ -274,17 +286,17 @@ pub fn forest(finding: &Finding, margin: f64, span: f64) -> String {
     let (width, height, middle) = (180.0, 22.0, 11.0);
     let x = Scale::log(1.0 / span, span, 4.0, width - 4.0);
     let mut d = Drawing::new(width, height);
-    let (from, to) = (x.at(1.0 / (1.0 + margin)), x.at(1.0 + margin));
+    let (from, to) = (x.position(1.0 / (1.0 + margin)), x.position(1.0 + margin));
     d.rect("band", (from, 1.0), ((to - from).max(1.0), height - 2.0));
-    d.line("one", (x.at(1.0), 1.0), (x.at(1.0), height - 1.0));
+    d.line("one", (x.position(1.0), 1.0), (x.position(1.0), height - 1.0));
     let (ratio, interval) = (finding.ratio, finding.interval);
-    d.line("whisker", (x.at(interval.low), middle), (x.at(interval.high), middle));
+    d.line("whisker", (x.position(interval.low), middle), (x.position(interval.high), middle));
     if ratio > span {
         d.text("beyond", (width - 2.0, middle + 5.0), Anchor::End, "\u{25b6}");
     } else if ratio < 1.0 / span {
         d.text("beyond", (2.0, middle + 5.0), Anchor::Start, "\u{25c0}");
     } else {
-        d.dot("ratio", (x.at(ratio), middle), 4.0, &format::ratio(ratio));
+        d.dot("ratio", (x.position(ratio), middle), 4.0, &format::ratio(ratio));
     }
     d.finish(&format!("ratio {}", format::ratio(ratio)))
 }

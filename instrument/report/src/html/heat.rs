@@ -71,17 +71,17 @@ fn heat_map(
     d.up(&y, Quantity::Nanoseconds);
     d.datum(&[&"stack", &"from_seconds", &"to_seconds", &"low_ns", &"high_ns", &"operations"]);
     for tick in y.ticks(6) {
-        d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
-        d.text("tick", (left - 8.0, y.at(tick) + 4.0), Anchor::End, &pretty(&short_duration(tick)));
+        d.line("grid", (left, y.position(tick)), (right, y.position(tick)));
+        d.text("tick", (left - 8.0, y.position(tick) + 4.0), Anchor::End, &pretty(&short_duration(tick)));
     }
     for tick in x.ticks(6).into_iter().filter(|tick| tick.fract() == 0.0) {
-        d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &format!("{tick:.0} s"));
+        d.text("tick", (x.position(tick), bottom + 15.0), Anchor::Middle, &format!("{tick:.0} s"));
     }
     let name = &view.stacks[row].name;
     for ((step, low, high), count) in &map.counts {
         let (from, to) = (step * map.step_seconds, (step + 1) * map.step_seconds);
-        let (x1, x2) = (x.at(from as f64), x.at(to as f64));
-        let (y1, y2) = (y.at(*high as f64), y.at((*low).max(1) as f64));
+        let (x1, x2) = (x.position(from as f64), x.position(to as f64));
+        let (y1, y2) = (y.position(*high as f64), y.position((*low).max(1) as f64));
         let class = format!("heat {} h{}", ink.class(), map.shade(*count));
         d.heat(&class, (x1, y1), (x2 - x1, y2 - y1), *count);
         d.datum(&[name, &from, &to, low, high, count]);

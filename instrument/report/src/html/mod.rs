@@ -63,7 +63,7 @@ fn render(run: &Run, claims: &[Judgement], served: bool) -> Result<String, askam
     let view = View::new(run);
     let inks = inks(&view);
     let grid = Grid::of(run);
-    let told = grid.as_ref().map(told);
+    let told = grid.as_ref().map(evaluation_part);
     let notices = notices(&view);
     let page = Page {
         run,
@@ -74,7 +74,7 @@ fn render(run: &Run, claims: &[Judgement], served: bool) -> Result<String, askam
         done: view.trials_done(),
         planned: view.trials_planned(),
         legend: legend(&view, &inks),
-        grid: if told.is_some() { parts::Grid::default() } else { parts::grid(&view) },
+        grid: if told.is_some() { parts::CompleatGrid::default() } else { parts::grid(&view) },
         loads: shown_loads(&view, grid.as_ref())
             .into_iter()
             .filter_map(|column| parts::load(&view, column, &inks))
@@ -113,7 +113,7 @@ struct Page<'a> {
     done: usize,
     planned: usize,
     legend: Vec<Key>,
-    grid: parts::Grid,
+    grid: parts::CompleatGrid,
     loads: Vec<parts::LoadPart>,
     fsyncs: Vec<parts::FsyncPart>,
     verdicts: Vec<parts::VerdictRow>,
@@ -152,7 +152,7 @@ struct TablePart {
     keys: Vec<Key>,
 }
 
-fn told(grid: &Grid) -> EvaluationPart {
+fn evaluation_part(grid: &Grid) -> EvaluationPart {
     let key = |row: usize| Key {
         class: evaluation::figure::ink(grid, row).class(),
         name: grid.study.rows[row].title().to_string(),

@@ -12,12 +12,12 @@ use crate::terminal::comparison::{metric, show};
 use crate::view::facts::{Facts, UNKNOWN};
 use crate::view::flowop::{Flowop, flowops};
 use crate::view::verdict::{against_first, doubt, word};
-use crate::view::{Measure, Point, View, headline};
+use crate::view::{GridPoint, Measure, View, headline};
 
 /// The compleat table.
 #[derive(Debug, Default)]
-pub struct Grid {
-    pub heads: Vec<Head>,
+pub struct CompleatGrid {
+    pub heads: Vec<ColumnHead>,
     pub rows: Vec<Row>,
     /// Whether stacks are judged compleat: several loads, several stacks.
     pub judged: bool,
@@ -25,7 +25,7 @@ pub struct Grid {
 
 /// Head of a column.
 #[derive(Debug)]
-pub struct Head {
+pub struct ColumnHead {
     pub workload: String,
     pub parameters: String,
     pub unit: &'static str,
@@ -37,13 +37,13 @@ pub struct Head {
 pub struct Row {
     pub name: String,
     pub competes: bool,
-    pub places: Vec<Place>,
+    pub places: Vec<GridCell>,
     pub compleat: &'static str,
 }
 
 /// A cell of the compleat table.
 #[derive(Debug)]
-pub struct Place {
+pub struct GridCell {
     pub class: &'static str,
     pub value: String,
     pub interval: String,
@@ -55,8 +55,8 @@ pub struct Place {
     pub word: &'static str,
 }
 
-pub fn grid(view: &View<'_>) -> Grid {
-    let heads = view.loads.iter().enumerate().map(|(column, load)| Head {
+pub fn grid(view: &View<'_>) -> CompleatGrid {
+    let heads = view.loads.iter().enumerate().map(|(column, load)| ColumnHead {
         workload: load.workload.clone(),
         parameters: load.label[load.workload.len()..].trim().to_string(),
         unit: load.measure.heading(),
@@ -78,14 +78,18 @@ pub fn grid(view: &View<'_>) -> Grid {
             None => "",
         },
     });
-    Grid { heads: heads.collect(), rows: rows.collect(), judged: view.compares() && view.loads.len() > 1 }
+    CompleatGrid {
+        heads: heads.collect(),
+        rows: rows.collect(),
+        judged: view.compares() && view.loads.len() > 1,
+    }
 }
 
 fn anchor(column: usize) -> String {
     format!("load-{}", column + 1)
 }
 
-fn place(point: &Point<'_>, measure: Measure, competes: bool) -> Place {
+fn place(point: &GridPoint<'_>, measure: Measure, competes: bool) -> GridCell {
     let grade = point.grade().filter(|_| competes);
     let (class, mark) = match grade {
         Some(Grade::Good) => ("good", "\u{25b2}"),
@@ -95,7 +99,7 @@ fn place(point: &Point<'_>, measure: Measure, competes: bool) -> Place {
         None => ("none", ""),
     };
     let estimate = point.estimate.filter(|_| point.values.len() > 1);
-    Place {
+    GridCell {
         class,
         mark,
         value: point.median().map_or_else(String::new, |value| pretty(&measure.show(value))),
@@ -331,7 +335,7 @@ pub struct VerdictRow {
 pub fn verdicts(view: &View<'_>, thresholds: &Thresholds) -> Vec<VerdictRow> {
     let all = against_first(view, thresholds);
     let span = charts::forest_span(all.iter().map(|one| &one.finding));
-    let row = |one: &crate::view::verdict::Against| {
+    let row = |one: &crate::view::verdict::BaselineComparison| {
         let finding = &one.finding;
         let (class, mark) = match finding.verdict {
             Verdict::Better => ("good", "\u{25b2}"),

@@ -1,6 +1,6 @@
 //! Two runs side by side; the claims of a study.
 
-use record::compare::{Compared, Conclusion, Pair};
+use record::compare::{CellPair, Conclusion, RunComparison};
 use stats::between::Basis;
 
 use record::results::{Answer, Judgement, MetricName};
@@ -12,8 +12,9 @@ use crate::format;
 use crate::view::verdict::{doubt, sign, word};
 
 /// A comparison: a verdict for each pair of cells, what differs in the environment, the conclusion.
-pub fn comparison(compared: &Compared, style: Style) -> String {
-    let mut text = style.paint(conclusion_paint(compared.conclusion), conclusion(compared.conclusion));
+pub fn comparison(compared: &RunComparison, style: Style) -> String {
+    let said = format!("{}{}", by_words(compared.by), conclusion(compared.conclusion));
+    let mut text = style.paint(conclusion_paint(compared.conclusion), &said);
     text.push_str("\n\n");
     let several = compared.pairs.iter().any(|pair| pair.baseline != pair.candidate);
     let head = |name: &str, align| (Cell::new(name, Paint::Strong), align);
@@ -56,14 +57,14 @@ pub fn comparison(compared: &Compared, style: Style) -> String {
             let line =
                 format!("{}: {} -> {}", difference.name, known(&difference.left), known(&difference.right));
             let paint =
-                if difference.weight == record::Weight::Fundamental { Paint::Warn } else { Paint::Plain };
+                if difference.weight == record::Importance::Fundamental { Paint::Warn } else { Paint::Plain };
             text.push_str(&format!("{}\n", style.paint(paint, &style.paragraph(&line, 2))));
         }
     }
     text
 }
 
-fn add(table: &mut Table, pair: &Pair, several: bool) {
+fn add(table: &mut Table, pair: &CellPair, several: bool) {
     let label = if several {
         format!("{} {} / {}", pair.load, pair.candidate, pair.baseline)
     } else {
@@ -98,7 +99,7 @@ fn add(table: &mut Table, pair: &Pair, several: bool) {
 }
 
 /// Which part of the interval is the machine's, and in what it differed.
-pub fn machine_words(line: &record::compare::Line) -> Vec<String> {
+pub fn machine_words(line: &record::compare::MetricComparison) -> Vec<String> {
     let mut lines = Vec::new();
     if line.machine_half_width >= 0.001 {
         lines.push(format!("machine {:.1} %", line.machine_half_width * 100.0));
@@ -110,6 +111,11 @@ pub fn machine_words(line: &record::compare::Line) -> Vec<String> {
         lines.push("by the anchor".into());
     }
     lines
+}
+
+/// What the conclusion is by, where that is not throughput.
+pub fn by_words(by: MetricName) -> String {
+    if by == MetricName::Throughput { String::new() } else { format!("By {}: ", metric(by)) }
 }
 
 /// The conclusion as a sentence.
@@ -136,6 +142,7 @@ pub fn metric(metric: MetricName) -> &'static str {
         MetricName::Bandwidth => "bandwidth",
         MetricName::LatencyP50 => "median latency",
         MetricName::LatencyP99 => "p99 latency",
+        MetricName::LatencyP999 => "p99.9 latency",
         MetricName::LatencyMean => "mean latency",
         MetricName::Seconds => "time",
     }
@@ -147,9 +154,10 @@ pub fn show(metric: MetricName, value: f64) -> String {
         MetricName::Throughput => format!("{} ops/s", format::scaled(value)),
         MetricName::Bandwidth => format!("{} MiB/s", format::mebibytes(value)),
         MetricName::Seconds => format::duration_ns(value * 1e9),
-        MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => {
-            format::duration_ns(value)
-        }
+        MetricName::LatencyP50
+        | MetricName::LatencyP99
+        | MetricName::LatencyP999
+        | MetricName::LatencyMean => format::duration_ns(value),
     }
 }
 
@@ -165,7 +173,7 @@ pub fn claims(judgements: &[Judgement], style: Style) -> String {
         text.push_str(&format!("{}\n", style.paint(paint, sign)));
         let source = judgement.source.as_ref().map(|source| format!(" [{source}]")).unwrap_or_default();
         for line in [format!("{}{source}", judgement.claim), judgement.reason.clone()] {
-            text.push_str(&format!("    {}\n", style.beside(&line, 4)));
+            text.push_str(&format!("    {}\n", style.indented(&line, 4)));
         }
     }
     text

@@ -6,7 +6,7 @@ use stats::compleat::{Compleat, Grade};
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style};
 use crate::format;
-use crate::view::{Point, Standing, View};
+use crate::view::{CellState, GridPoint, View};
 
 const STACK_WIDTH: usize = 24;
 const LOAD_WIDTH: usize = 16;
@@ -45,11 +45,11 @@ pub(super) fn of_view(view: &View<'_>, style: Style) -> String {
     format!("{}{}", table.render(style), legend(view, style))
 }
 
-fn place(view: &View<'_>, point: &Point<'_>, column: usize, competes: bool) -> Cell {
+fn place(view: &View<'_>, point: &GridPoint<'_>, column: usize, competes: bool) -> Cell {
     let measure = view.loads[column].measure;
     let Some(estimate) = point.estimate else {
         let paint = match point.standing {
-            Standing::Failed(_) | Standing::TimedOut(_) => Paint::Bad,
+            CellState::Failed(_) | CellState::TimedOut(_) => Paint::Bad,
             _ => Paint::Faint,
         };
         return Cell::new(point.standing.word(), paint);

@@ -5,7 +5,7 @@ use record::grid::Grid;
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style};
 use crate::evaluation::{costs, legend, notes, parts};
-use crate::sheet::{Head, Sheet, Spot, Tint};
+use crate::sheet::{CellTone, Head, Sheet, SheetCell};
 
 /// Widest name of a line.
 const NAME_WIDTH: usize = 24;
@@ -29,7 +29,7 @@ pub(super) fn of_grid(grid: &Grid, style: Style) -> String {
     for notes in notes(grid) {
         text.push_str(&style.heading(notes.title));
         for line in &notes.lines {
-            text.push_str(&format!("  {}\n", style.beside(line, 2)));
+            text.push_str(&format!("  {}\n", style.indented(line, 2)));
         }
     }
     text
@@ -41,7 +41,7 @@ fn sheet(sheet: &Sheet, style: Style) -> String {
     let mut table = Table::new(heads);
     for line in &sheet.lines {
         let mut cells = vec![head(&line.head, NAME_WIDTH)];
-        cells.extend(line.spots.iter().map(spot));
+        cells.extend(line.spots.iter().map(table_cell));
         table.row(cells);
     }
     format!("{}{}", style.heading(&sheet.title), table.render(style))
@@ -52,12 +52,12 @@ fn head(head: &Head, width: usize) -> Cell {
     if head.unit.is_empty() { cell } else { cell.line(&head.unit, Paint::Faint) }
 }
 
-fn spot(spot: &Spot) -> Cell {
+fn table_cell(spot: &SheetCell) -> Cell {
     let paint = match spot.tint {
-        Tint::Good => Paint::Good,
-        Tint::Bad => Paint::Bad,
-        Tint::None => Paint::Faint,
-        Tint::Plain | Tint::Middle => Paint::Plain,
+        CellTone::Good => Paint::Good,
+        CellTone::Bad => Paint::Bad,
+        CellTone::None => Paint::Faint,
+        CellTone::Plain | CellTone::Middle => Paint::Plain,
     };
     let mut text = spot.value.clone();
     if !spot.beside.is_empty() {

@@ -84,7 +84,7 @@ impl Style {
     }
 
     /// The same below something that takes `indent` columns, the first line too.
-    pub(crate) fn beside(self, text: &str, indent: usize) -> String {
+    pub(crate) fn indented(self, text: &str, indent: usize) -> String {
         fill(text, self.width() - indent, 0).replace('\n', &format!("\n{:indent$}", ""))
     }
 }

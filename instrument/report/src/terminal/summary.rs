@@ -202,8 +202,8 @@ fn flowops(view: &View<'_>, column: usize, style: Style) -> String {
         let paint = if op.is_io() { Paint::Plain } else { Paint::Faint };
         let mut row = vec![Cell::label(&op.name, LABEL_WIDTH, paint)];
         row.extend(figures(op, paint));
-        row.extend(starved.then(|| Cell::new(format::scaled(op.starved as f64), worried(op.starved))));
-        row.extend(failed.then(|| Cell::new(format::scaled(op.errors as f64), worried(op.errors))));
+        row.extend(starved.then(|| Cell::new(format::scaled(op.starved as f64), count_paint(op.starved))));
+        row.extend(failed.then(|| Cell::new(format::scaled(op.errors as f64), count_paint(op.errors))));
         table.row(row);
     }
     text.push_str(&table.render(style));
@@ -221,7 +221,7 @@ fn flowops(view: &View<'_>, column: usize, style: Style) -> String {
     text
 }
 
-fn worried(number: u64) -> Paint {
+fn count_paint(number: u64) -> Paint {
     if number > 0 { Paint::Warn } else { Paint::Faint }
 }
 
@@ -301,7 +301,7 @@ fn notices(view: &View<'_>, style: Style) -> String {
         let label = format!("{:<12}", notice.kind.word());
         let place = if notice.place.is_empty() { String::new() } else { format!("{}: ", notice.place) };
         let advice = if notice.advice.is_empty() { String::new() } else { format!(" ({})", notice.advice) };
-        let body = style.beside(&format!("{place}{}{advice}", notice.text), 13);
+        let body = style.indented(&format!("{place}{}{advice}", notice.text), 13);
         text.push_str(&format!("{} {body}\n", style.paint(paint, &label)));
     }
     text

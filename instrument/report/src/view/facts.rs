@@ -1,7 +1,7 @@
 //! The environment of a run: what all trials share, and what differs.
 
 use record::results::{Run, Trial};
-use record::{Environment, Fact, Weight};
+use record::{Environment, Importance, Setting};
 
 /// Stands for a setting that an environment lacks.
 pub const UNKNOWN: &str = "not known";
@@ -38,7 +38,7 @@ pub fn facts(run: &Run) -> Facts {
         .filter_map(|trial| Some((stack_of(run, trial), trial.environment.as_ref()?)))
         .collect();
     let Some((_, first)) = known.first() else { return Facts::default() };
-    let mut weights: Vec<(String, Weight)> = Vec::new();
+    let mut weights: Vec<(String, Importance)> = Vec::new();
     for (_, other) in &known {
         for difference in record::diff(first, other) {
             match weights.iter_mut().find(|(name, _)| *name == difference.name) {
@@ -47,10 +47,10 @@ pub fn facts(run: &Run) -> Facts {
             }
         }
     }
-    let all: Vec<(&str, Vec<Fact>)> = known.iter().map(|(stack, one)| (*stack, one.facts())).collect();
+    let all: Vec<(&str, Vec<Setting>)> = known.iter().map(|(stack, one)| (*stack, one.facts())).collect();
     let differs = |name: &str| weights.iter().any(|(known, _)| known == name);
     let common = all[0].1.iter().filter(|fact| !differs(&fact.name));
-    let telling = weights.iter().filter(|(_, weight)| *weight > Weight::Incidental);
+    let telling = weights.iter().filter(|(_, weight)| *weight > Importance::Incidental);
     let mut varying: Vec<Varying> = telling.map(|(name, weight)| varying(name, *weight, &all)).collect();
     varying.sort_by_key(|one| (one.by_stack, !one.fundamental));
     Facts { common: common.map(|fact| (fact.name.clone(), fact.value.clone())).collect(), varying }
@@ -60,7 +60,7 @@ fn stack_of<'a>(run: &'a Run, trial: &Trial) -> &'a str {
     run.cell(trial.cell).map_or("", |cell| cell.stack.as_str())
 }
 
-fn varying(name: &str, weight: Weight, all: &[(&str, Vec<Fact>)]) -> Varying {
+fn varying(name: &str, weight: Importance, all: &[(&str, Vec<Setting>)]) -> Varying {
     let mut values: Vec<(String, Vec<String>)> = Vec::new();
     for (stack, facts) in all {
         let value = facts.iter().find(|fact| fact.name == name).map_or(UNKNOWN, |fact| &fact.value);
@@ -77,5 +77,5 @@ fn varying(name: &str, weight: Weight, all: &[(&str, Vec<Fact>)]) -> Varying {
     stacks.sort_unstable();
     stacks.dedup();
     let by_stack = stacks.len() == listed;
-    Varying { name: name.into(), values, by_stack, fundamental: weight == Weight::Fundamental }
+    Varying { name: name.into(), values, by_stack, fundamental: weight == Importance::Fundamental }
 }

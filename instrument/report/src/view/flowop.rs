@@ -3,7 +3,7 @@
 use stats::outcome::OpOutcome;
 use stats::{Direction, Histogram, OpClass, Sample};
 
-use super::Point;
+use super::GridPoint;
 
 /// One flowop over all results of a cell.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Flowop {
 /// The flowops of a cell in order of definition.
 ///
 /// Trials of one cell run the same workload, so a flowop is known by its position; names may repeat.
-pub fn flowops(point: &Point<'_>) -> Vec<Flowop> {
+pub fn flowops(point: &GridPoint<'_>) -> Vec<Flowop> {
     let mut all: Vec<(Flowop, Vec<f64>, Vec<f64>)> = Vec::new();
     for (_, outcome) in point.results() {
         for (position, op) in outcome.ops.iter().enumerate() {
@@ -77,7 +77,7 @@ pub fn flowops(point: &Point<'_>) -> Vec<Flowop> {
 }
 
 /// The flowops in which most time was spent, the first the most, at most `limit`; only those that ran.
-pub fn slowest(point: &Point<'_>, limit: usize) -> Vec<Flowop> {
+pub fn slowest(point: &GridPoint<'_>, limit: usize) -> Vec<Flowop> {
     let mut ran: Vec<Flowop> =
         flowops(point).into_iter().filter(|op| op.is_io() && op.service.count() > 0).collect();
     ran.sort_by_key(|op| std::cmp::Reverse(op.total_ns()));

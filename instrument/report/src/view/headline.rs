@@ -4,7 +4,7 @@ use stats::compleat::{Compleat, Grade};
 use stats::{Sense, Thresholds, Verdict};
 
 use super::verdict::effect;
-use super::{Measure, Point, Stack, View, notice};
+use super::{GridPoint, Measure, Stack, View, notice};
 use crate::format;
 
 /// The head of a report.
@@ -94,7 +94,7 @@ fn single(view: &View<'_>, column: usize) -> String {
 }
 
 /// `110 k ops/s (98.2 k to 127 k in 5 trials)`.
-pub fn with_interval(point: &Point<'_>, measure: Measure) -> String {
+pub fn with_interval(point: &GridPoint<'_>, measure: Measure) -> String {
     let Some(estimate) = point.estimate else { return "no result".into() };
     let value = measure.show_full(estimate.value);
     let trials = format::plural(point.values.len(), "trial");
@@ -137,8 +137,8 @@ fn winner(view: &View<'_>, column: usize) -> String {
 }
 
 /// The competing stacks with a result, the best first.
-pub fn ranking<'v, 'a>(view: &'v View<'a>, column: usize) -> Vec<(&'v Stack, &'v Point<'a>)> {
-    let mut ranked: Vec<(&Stack, &Point<'a>)> =
+pub fn ranking<'v, 'a>(view: &'v View<'a>, column: usize) -> Vec<(&'v Stack, &'v GridPoint<'a>)> {
+    let mut ranked: Vec<(&Stack, &GridPoint<'a>)> =
         view.measured(column).filter(|(_, stack, _)| stack.competes).map(|(_, s, p)| (s, p)).collect();
     let better = |a: f64, b: f64| match view.loads[column].measure.sense() {
         Sense::HigherIsBetter => b.total_cmp(&a),

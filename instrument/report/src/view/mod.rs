@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `mod` | the grid: stacks as rows, loads as columns, a [`Point`] in each place |
+//! | `mod` | the grid: stacks as rows, loads as columns, a [`GridPoint`] in each place |
 //! | [`flowop`] | the results of one flowop over all trials of a cell |
 //! | [`verdict`] | every stack against the first one |
 //! | [`notice`] | what a reader must know beside the figures: failures, starvation, unsteady load ... |
@@ -20,7 +20,7 @@ pub mod verdict;
 use record::results::{Cell, Parameter, Run, Status, Trial};
 use record::{blocks, plan};
 use stats::compleat::{self, Compleat, Grade};
-use stats::shares::{self, Standing as Rank};
+use stats::shares::{self, StackResult as Rank};
 use stats::{Effect, Estimate, Histogram, Outcome, Sample, Sense, Thresholds};
 
 use crate::format;
@@ -40,7 +40,7 @@ pub struct View<'a> {
     /// The device that all stacks share and that their names leave out, e.g. `image:2G`.
     pub device: Option<String>,
     /// Row by row.
-    points: Vec<Point<'a>>,
+    points: Vec<GridPoint<'a>>,
 }
 
 /// A row: a system under test.
@@ -82,7 +82,7 @@ pub enum Measure {
 
 /// A place of the grid: one cell of the study with its trials.
 #[derive(Debug, Clone)]
-pub struct Point<'a> {
+pub struct GridPoint<'a> {
     /// The cell; `None` where the study has none.
     pub cell: Option<&'a Cell>,
     /// All its trials, by index.
@@ -94,12 +94,12 @@ pub struct Point<'a> {
     /// Share of the column's best; above 1 only for a ceiling. `None` when there is nothing to compare with.
     pub share: Option<f64>,
     /// What stands in this place.
-    pub standing: Standing<'a>,
+    pub standing: CellState<'a>,
 }
 
 /// What stands in a place of the grid.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Standing<'a> {
+pub enum CellState<'a> {
     /// At least one result.
     Measured,
     /// This machine cannot run it.
@@ -175,7 +175,7 @@ impl<'a> View<'a> {
         }
         let mut points = Vec::with_capacity(stacks.len() * loads.len());
         for stack in &stacks {
-            points.extend(loads.iter().map(|load| Point::new(run, &stack.label, load)));
+            points.extend(loads.iter().map(|load| GridPoint::new(run, &stack.label, load)));
         }
         let mut view = View { run, stacks, loads, device, points };
         view.share_out();
@@ -186,19 +186,19 @@ impl<'a> View<'a> {
     ///
     /// # Panics
     /// Outside the grid.
-    pub fn point(&self, row: usize, column: usize) -> &Point<'a> {
+    pub fn point(&self, row: usize, column: usize) -> &GridPoint<'a> {
         assert!(column < self.loads.len(), "column {column} of {}", self.loads.len());
         &self.points[row * self.loads.len() + column]
     }
 
     /// A row's places, one for each load.
-    pub fn row(&self, row: usize) -> &[Point<'a>] {
+    pub fn row(&self, row: usize) -> &[GridPoint<'a>] {
         let width = self.loads.len();
         &self.points[row * width..(row + 1) * width]
     }
 
     /// Rows that have a result in this column.
-    pub fn measured(&self, column: usize) -> impl Iterator<Item = (usize, &Stack, &Point<'a>)> {
+    pub fn measured(&self, column: usize) -> impl Iterator<Item = (usize, &Stack, &GridPoint<'a>)> {
         let rows = self.stacks.iter().enumerate();
         rows.map(move |(row, stack)| (row, stack, self.point(row, column)))
             .filter(|(_, _, point)| point.estimate.is_some())
@@ -305,8 +305,8 @@ fn ceiling_share(value: f64, best: f64, sense: Sense) -> Option<f64> {
     share.is_finite().then_some(share)
 }
 
-impl<'a> Point<'a> {
-    fn new(run: &'a Run, stack: &str, load: &Load) -> Point<'a> {
+impl<'a> GridPoint<'a> {
+    fn new(run: &'a Run, stack: &str, load: &Load) -> GridPoint<'a> {
         let here = |cell: &&Cell| {
             cell.stack == stack && cell.workload == load.workload && cell.parameters == load.parameters
         };
@@ -320,8 +320,8 @@ impl<'a> Point<'a> {
             .collect();
         let sample = Sample::new(&values).ok();
         let estimate = sample.map(|sample| stats::interval::median(&sample, LEVEL));
-        let standing = standing(cell, &trials, estimate.is_some());
-        Point { cell, trials, values, estimate, share: None, standing }
+        let standing = cell_state(cell, &trials, estimate.is_some());
+        GridPoint { cell, trials, values, estimate, share: None, standing }
     }
 
     /// Median of the column's measure.
@@ -359,34 +359,34 @@ impl<'a> Point<'a> {
     }
 }
 
-impl Standing<'_> {
+impl CellState<'_> {
     /// One or two words for a table.
     pub fn word(&self) -> &'static str {
         match self {
-            Standing::Measured => "measured",
-            Standing::Unavailable { .. } => "unavailable",
-            Standing::Failed(_) => "failed",
-            Standing::TimedOut(_) => "timed out",
-            Standing::Interrupted => "interrupted",
-            Standing::NotRun => "not run",
-            Standing::Absent => "",
+            CellState::Measured => "measured",
+            CellState::Unavailable { .. } => "unavailable",
+            CellState::Failed(_) => "failed",
+            CellState::TimedOut(_) => "timed out",
+            CellState::Interrupted => "interrupted",
+            CellState::NotRun => "not run",
+            CellState::Absent => "",
         }
     }
 }
 
-fn standing<'a>(cell: Option<&Cell>, trials: &[&'a Trial], measured: bool) -> Standing<'a> {
+fn cell_state<'a>(cell: Option<&Cell>, trials: &[&'a Trial], measured: bool) -> CellState<'a> {
     let Some(last) = trials.last() else {
-        return if cell.is_some() { Standing::NotRun } else { Standing::Absent };
+        return if cell.is_some() { CellState::NotRun } else { CellState::Absent };
     };
     if measured {
-        return Standing::Measured;
+        return CellState::Measured;
     }
     match &last.status {
-        Status::Done => Standing::Failed("nothing was measured"),
-        Status::Failed { message } => Standing::Failed(message),
-        Status::TimedOut { after_seconds } => Standing::TimedOut(*after_seconds),
-        Status::Interrupted => Standing::Interrupted,
-        Status::Unavailable { reason, remedy } => Standing::Unavailable { reason, remedy },
+        Status::Done => CellState::Failed("nothing was measured"),
+        Status::Failed { message } => CellState::Failed(message),
+        Status::TimedOut { after_seconds } => CellState::TimedOut(*after_seconds),
+        Status::Interrupted => CellState::Interrupted,
+        Status::Unavailable { reason, remedy } => CellState::Unavailable { reason, remedy },
     }
 }
 

@@ -2,10 +2,11 @@
 
 use record::results::{Status, Trial};
 use stats::Outcome;
+use stats::metric::names;
 use stats::outcome::Ended;
 use stats::steady::{self, ChangePoint, SteadyRule};
 
-use super::{Point, Stack, Standing, View, facts, flowop};
+use super::{CellState, GridPoint, Stack, View, facts, flowop};
 use crate::format;
 
 /// Something a reader must know.
@@ -32,7 +33,7 @@ pub enum Kind {
     Errors,
     /// Operations skipped for want of a file.
     Starvation,
-    /// Reasons to doubt a figure: few trials, outliers, unsteady load, a changed machine.
+    /// Reasons to doubt a figure: few trials, outliers, a stopped trial, unsteady load, a changed machine.
     Doubt,
     /// Remarks that the load engine made.
     Remark,
@@ -55,7 +56,7 @@ impl Kind {
 /// All notices of a run, the weightiest first, else in the order of the grid. What is said of several cells
 /// alike is said once.
 pub fn notices(view: &View<'_>) -> Vec<Notice> {
-    let mut said: Vec<Said> = Vec::new();
+    let mut said: Vec<CellRemark> = Vec::new();
     for row in 0..view.stacks.len() {
         for column in 0..view.loads.len() {
             let mut say = |kind, (text, advice): (String, &'static str)| match said
@@ -63,13 +64,15 @@ pub fn notices(view: &View<'_>) -> Vec<Notice> {
                 .find(|one| one.kind == kind && one.text == text)
             {
                 Some(known) => known.places.push((row, column)),
-                None => said.push(Said { kind, text, advice, places: vec![(row, column)] }),
+                None => said.push(CellRemark { kind, text, advice, places: vec![(row, column)] }),
             };
             let point = view.point(row, column);
             failures(point).into_iter().for_each(|text| say(Kind::Failure, (text, "")));
             operations(point, &mut say);
             outliers(point).into_iter().for_each(|text| say(Kind::Doubt, (text, "")));
+            stopped(point).into_iter().for_each(|text| say(Kind::Doubt, text));
             unsteady(point).into_iter().for_each(|text| say(Kind::Doubt, text));
+            implausible(point).into_iter().for_each(|text| say(Kind::Doubt, text));
             remarks(point).into_iter().for_each(|text| say(Kind::Remark, (text, "")));
         }
     }
@@ -82,13 +85,14 @@ pub fn notices(view: &View<'_>) -> Vec<Notice> {
         advice: one.advice.into(),
     }));
     all.extend(few_trials(view));
+    all.extend(corrected_since(view));
     all.extend(changed_machine(view));
     all.sort_by_key(|notice| notice.kind);
     all
 }
 
 /// Something said of cells, by row and column.
-struct Said {
+struct CellRemark {
     kind: Kind,
     text: String,
     advice: &'static str,
@@ -119,7 +123,7 @@ fn place(view: &View<'_>, places: &[(usize, usize)]) -> String {
 /// A stack that cannot run is said once, not for each load.
 fn unavailable(view: &View<'_>, row: usize, stack: &Stack) -> Option<Notice> {
     let said = view.row(row).iter().find_map(|point| match point.standing {
-        Standing::Unavailable { reason, remedy } => Some((reason, remedy)),
+        CellState::Unavailable { reason, remedy } => Some((reason, remedy)),
         _ => None,
     })?;
     Some(Notice {
@@ -131,7 +135,7 @@ fn unavailable(view: &View<'_>, row: usize, stack: &Stack) -> Option<Notice> {
 }
 
 /// Trials without a result, one line for each distinct reason.
-fn failures(point: &Point<'_>) -> Vec<String> {
+fn failures(point: &GridPoint<'_>) -> Vec<String> {
     let mut reasons: Vec<(String, Vec<u32>)> = Vec::new();
     for trial in &point.trials {
         let Some(reason) = failure(trial) else { continue };
@@ -141,7 +145,7 @@ fn failures(point: &Point<'_>) -> Vec<String> {
         }
     }
     let all = point.trials.len();
-    reasons.into_iter().map(|(reason, trials)| format!("{} {reason}", which(&trials, all))).collect()
+    reasons.into_iter().map(|(reason, trials)| format!("{} {reason}", trial_numbers(&trials, all))).collect()
 }
 
 fn failure(trial: &Trial) -> Option<String> {
@@ -160,7 +164,7 @@ fn failure(trial: &Trial) -> Option<String> {
 }
 
 /// `trial 3 of 5`, `trials 1, 3 of 5`, `every trial`. Trials are counted from 1 for people.
-fn which(trials: &[u32], all: usize) -> String {
+fn trial_numbers(trials: &[u32], all: usize) -> String {
     let numbers: Vec<String> = trials.iter().map(|index| (index + 1).to_string()).collect();
     match trials {
         _ if trials.len() == all && all > 1 => "every trial".into(),
@@ -169,7 +173,7 @@ fn which(trials: &[u32], all: usize) -> String {
     }
 }
 
-fn operations(point: &Point<'_>, say: &mut impl FnMut(Kind, (String, &'static str))) {
+fn operations(point: &GridPoint<'_>, say: &mut impl FnMut(Kind, (String, &'static str))) {
     for op in flowop::flowops(point) {
         let tried = op.ops.saturating_add(op.starved).saturating_add(op.errors);
         if op.errors > 0 {
@@ -190,7 +194,7 @@ fn operations(point: &Point<'_>, say: &mut impl FnMut(Kind, (String, &'static st
 
 /// Outliers are shown, never dropped; with fewer than 5 values nothing can be said, and what lies within 5 % of
 /// the median troubles nobody.
-fn outliers(point: &Point<'_>) -> Option<String> {
+fn outliers(point: &GridPoint<'_>) -> Option<String> {
     let median = point.median()?;
     if point.values.len() < 5 {
         return None;
@@ -204,8 +208,42 @@ fn outliers(point: &Point<'_>) -> Option<String> {
     (!named.is_empty()).then_some(text)
 }
 
+/// Trials that were stopped, or whose machine was suspended, while they ran.
+fn stopped(point: &GridPoint<'_>) -> Option<(String, &'static str)> {
+    let seconds = |outcome: &Outcome| {
+        outcome.metrics.iter().find(|m| m.name == names::STOPPED_SECONDS).map(|m| m.value)
+    };
+    let all: Vec<(u32, f64)> =
+        point.results().filter_map(|(trial, outcome)| Some((trial.index, seconds(outcome)?))).collect();
+    let longest = all.iter().map(|(_, seconds)| *seconds).reduce(f64::max)?;
+    let indices: Vec<u32> = all.iter().map(|(index, _)| *index).collect();
+    let longest = format::span_seconds(longest);
+    let text = format!(
+        "{} stood still for up to {longest}: the process was stopped, or the machine suspended",
+        trial_numbers(&indices, point.trials.len())
+    );
+    Some((text, "run it again and leave it running"))
+}
+
+/// Trials that moved more bytes than the machine copies in its memory.
+fn implausible(point: &GridPoint<'_>) -> Option<(String, &'static str)> {
+    let excess = |(trial, outcome): (&Trial, &Outcome)| {
+        let most = trial.environment.as_ref()?.load.copied_bytes_per_second? as f64;
+        let moved = outcome.io_bytes() as f64 / outcome.measured_seconds;
+        (moved.is_finite() && moved > most).then_some((moved, most))
+    };
+    let (moved, most) = point.results().filter_map(excess).max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let text = format!(
+        "{} MiB/s are more than the {} MiB/s that this machine copies in memory: its data were in the processors' caches, or its bytes \
+         were not touched",
+        format::mebibytes(moved),
+        format::mebibytes(most)
+    );
+    Some((text, "take more data than the caches hold, or check what is read"))
+}
+
 /// Lasting changes of level within the measured interval.
-fn unsteady(point: &Point<'_>) -> Option<(String, &'static str)> {
+fn unsteady(point: &GridPoint<'_>) -> Option<(String, &'static str)> {
     let judged: Vec<Vec<ChangePoint>> = point.results().filter_map(|(_, outcome)| changes(outcome)).collect();
     let unsteady = judged.iter().filter(|changes| !changes.is_empty()).count();
     // One trial in many may be a false alarm.
@@ -233,7 +271,7 @@ pub fn changes(outcome: &Outcome) -> Option<Vec<ChangePoint>> {
 }
 
 /// Remarks of the load engine, each once with the number of trials that made it.
-fn remarks(point: &Point<'_>) -> Vec<String> {
+fn remarks(point: &GridPoint<'_>) -> Vec<String> {
     let mut all: Vec<(String, usize)> = Vec::new();
     for note in point.results().flat_map(|(_, outcome)| &outcome.notes) {
         match all.iter_mut().find(|(known, _)| known == note) {
@@ -276,6 +314,16 @@ fn few_trials(view: &View<'_>) -> Option<Notice> {
 pub fn confidence(coverage: f64) -> String {
     let tenths = (coverage * 1000.0 + 1e-9).floor() / 10.0;
     if tenths.fract() == 0.0 { format!("{tenths:.0} %") } else { format!("{tenths:.1} %") }
+}
+
+/// Figures that were wrong when the run was measured.
+fn corrected_since(view: &View<'_>) -> impl Iterator<Item = Notice> {
+    record::corrections::affected(view.run).into_iter().map(|what| Notice {
+        kind: Kind::Doubt,
+        place: String::new(),
+        text: format!("measured before a correction: {what}"),
+        advice: "run it again".into(),
+    })
 }
 
 fn changed_machine(view: &View<'_>) -> Option<Notice> {

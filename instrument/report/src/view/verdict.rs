@@ -9,7 +9,7 @@ use crate::format;
 
 /// One stack against the baseline on one load.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Against {
+pub struct BaselineComparison {
     /// Column of the grid.
     pub column: usize,
     /// Row of the baseline.
@@ -24,7 +24,7 @@ pub struct Against {
 
 /// The verdicts against the first competing stack, column by column, within blocks. Places without results, and
 /// ceilings, are left out. All verdicts on one measure are a family: among many, few are false.
-pub fn against_first(view: &View<'_>, thresholds: &Thresholds) -> Vec<Against> {
+pub fn against_first(view: &View<'_>, thresholds: &Thresholds) -> Vec<BaselineComparison> {
     // a comparison that ended when it was decided has a rule of its own, which is in the headline
     if record::turns::of_run(view.run).is_some() {
         return Vec::new();
@@ -51,7 +51,7 @@ pub fn against_first(view: &View<'_>, thresholds: &Thresholds) -> Vec<Against> {
         for (at, judged) in family.into_iter().zip(judge_together(&together, thresholds)) {
             let (column, candidate, _) = places[at];
             let (finding, p) = (judged.finding, judged.p_adjusted);
-            all.push(Against { column, baseline, candidate, finding, p });
+            all.push(BaselineComparison { column, baseline, candidate, finding, p });
         }
     }
     all.sort_by_key(|one| (one.column, one.candidate));
@@ -95,6 +95,9 @@ pub fn doubt(verdict: &Verdict) -> String {
         }
         Verdict::CannotTell { why: Doubt::TooMuchVariance { trials, .. } } => {
             format!("too much variance, about {trials} blocks might decide")
+        }
+        Verdict::CannotTell { why: Doubt::ShortTail { have, need } } => {
+            format!("{have} operations of a trial beyond it, {need} needed: longer trials")
         }
         Verdict::CannotTell { why: Doubt::OtherMachine } => {
             "the machine was another; --anchor STACK compares by what was not changed".into()

@@ -1,6 +1,6 @@
 //! A comparison, as `loadline compare` shows it: the same verdicts, reasons and figures.
 
-use record::compare::{Compared, Line, Pair};
+use record::compare::{CellPair, MetricComparison, RunComparison};
 use stats::Verdict;
 
 use crate::format;
@@ -36,7 +36,7 @@ pub struct Row {
 }
 
 /// The verdicts as rows, and what else is to be said. `margin`: within it figures count as the same, as the verdicts had it.
-pub fn part(compared: &Compared, margin: f64, a: &str, b: Option<&str>) -> Part {
+pub fn part(compared: &RunComparison, margin: f64, a: &str, b: Option<&str>) -> Part {
     let lines = || compared.pairs.iter().flat_map(|pair| &pair.lines);
     let span = charts::forest_span(lines().map(|line| &line.finding));
     let rows = compared.pairs.iter().flat_map(|pair| rows(pair, margin, span)).collect();
@@ -60,7 +60,7 @@ pub fn part(compared: &Compared, margin: f64, a: &str, b: Option<&str>) -> Part 
     Part { a: a.into(), b: b.unwrap_or_default().into(), rows, lists }
 }
 
-fn rows(pair: &Pair, margin: f64, span: f64) -> Vec<Row> {
+fn rows(pair: &CellPair, margin: f64, span: f64) -> Vec<Row> {
     let stacks = if pair.baseline == pair.candidate {
         pair.candidate.clone()
     } else {
@@ -88,7 +88,7 @@ fn rows(pair: &Pair, margin: f64, span: f64) -> Vec<Row> {
     pair.lines.iter().map(|line| row(pair, stacks.clone(), line, margin, span)).collect()
 }
 
-fn row(pair: &Pair, stacks: String, line: &Line, margin: f64, span: f64) -> Row {
+fn row(pair: &CellPair, stacks: String, line: &MetricComparison, margin: f64, span: f64) -> Row {
     let finding = &line.finding;
     let (class, mark) = match finding.verdict {
         Verdict::Better => ("good", "\u{25b2}"),

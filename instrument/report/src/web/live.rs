@@ -15,7 +15,7 @@ const INKS: usize = 8;
 
 /// A cell of a run in progress.
 #[derive(Debug, Clone)]
-pub struct CellSoFar {
+pub struct CellProgress {
     /// Its id.
     pub cell: u32,
     /// Its label.
@@ -32,9 +32,9 @@ pub struct CellSoFar {
 
 /// How far a run is.
 #[derive(Debug, Clone)]
-pub struct SoFar {
+pub struct RunProgress {
     /// Its cells in the study's order.
-    pub cells: Vec<CellSoFar>,
+    pub cells: Vec<CellProgress>,
     /// Trials that are planned.
     pub planned: u64,
     /// It is complete.
@@ -47,7 +47,7 @@ pub struct SoFar {
 ///
 /// # Errors
 /// See [`super::runs`].
-pub fn live(run: &Run, so_far: &SoFar) -> Result<String, askama::Error> {
+pub fn live(run: &Run, so_far: &RunProgress) -> Result<String, askama::Error> {
     let body = Body::Live(progress(so_far)?);
     Page { title: "Progress", eyebrow: &run.title, answer: "", here: &run.id, body }.render()
 }
@@ -76,7 +76,7 @@ struct LiveLine {
 ///
 /// # Errors
 /// See [`super::runs`].
-pub fn progress(so_far: &SoFar) -> Result<String, askama::Error> {
+pub fn progress(so_far: &RunProgress) -> Result<String, askama::Error> {
     let trials = || so_far.cells.iter().flat_map(|cell| &cell.trials);
     let done = trials().filter(|trial| trial.1 == "done").count() as u64;
     let (state, said) = match (so_far.is_finished, so_far.is_extended) {
@@ -104,7 +104,7 @@ pub fn progress(so_far: &SoFar) -> Result<String, askama::Error> {
     LivePart { state, said, figure: figure(so_far), lines }.render()
 }
 
-fn live_line(cell: &CellSoFar, so_far: &SoFar) -> LiveLine {
+fn live_line(cell: &CellProgress, so_far: &RunProgress) -> LiveLine {
     let results: Vec<f64> =
         cell.trials.iter().filter(|trial| trial.1 == "done").filter_map(|trial| trial.2).collect();
     let estimate = Sample::new(&results).ok().map(|sample| interval::median(&sample, LEVEL));
@@ -139,7 +139,7 @@ fn live_line(cell: &CellSoFar, so_far: &SoFar) -> LiveLine {
 }
 
 /// The throughput of each trial in the order in which they ended; empty before the first.
-fn figure(so_far: &SoFar) -> String {
+fn figure(so_far: &RunProgress) -> String {
     const SIZE: (f64, f64) = (760.0, 220.0);
     const ROOM: (f64, f64, f64, f64) = (76.0, 744.0, 26.0, 190.0);
     let (left, right, top, bottom) = ROOM;
@@ -155,14 +155,14 @@ fn figure(so_far: &SoFar) -> String {
     drawing.across(&across, Quantity::Place);
     drawing.up(&up, Quantity::Rate);
     for tick in up.ticks(4) {
-        drawing.line("grid", (left, up.at(tick)), (right, up.at(tick)));
-        drawing.text("tick", (left - 6.0, up.at(tick) + 4.0), Anchor::End, &format::scaled(tick));
+        drawing.line("grid", (left, up.position(tick)), (right, up.position(tick)));
+        drawing.text("tick", (left - 6.0, up.position(tick) + 4.0), Anchor::End, &format::scaled(tick));
     }
     for (cell, trial) in trials() {
         if let Some(value) = trial.2 {
             let title = format!("{}: {} ops/s", cell.label, format::scaled(value));
             let class = format!("trial s{}", cell.stack % INKS);
-            drawing.dot(&class, (across.at(trial.0 as f64), up.at(value)), 3.2, &title);
+            drawing.dot(&class, (across.position(trial.0 as f64), up.position(value)), 3.2, &title);
         }
     }
     let label = "Throughput of each trial as it ended, ops/s";

@@ -12,17 +12,17 @@ mod live;
 
 use askama::Template;
 use jiff::Timestamp;
-use record::compare::Compared;
+use record::compare::RunComparison;
 use record::results::Run;
 use stats::interval;
 use stats::sample::Sample;
 
 use crate::format;
-use crate::sheet::{Head, Line, Sheet, Spot, Tint};
+use crate::sheet::{CellTone, Head, Line, Sheet, SheetCell};
 use crate::terminal::comparison::conclusion;
 use crate::view::LEVEL;
 
-pub use live::{CellSoFar, SoFar, live, progress};
+pub use live::{CellProgress, RunProgress, live, progress};
 
 /// Beginnings of the names of metrics that are counters of a device.
 const DEVICE_PREFIXES: [&str; 3] = ["ssd_", "disk_", "device_"];
@@ -210,7 +210,7 @@ pub fn message(title: &str, answer: &str) -> Result<String, askama::Error> {
 /// # Errors
 /// See [`runs`].
 pub fn comparison(
-    compared: &Compared,
+    compared: &RunComparison,
     margin: f64,
     a: &str,
     b: Option<&str>,
@@ -277,10 +277,10 @@ fn counter_sheet(run: &Run, load: &str) -> Option<Sheet> {
             .iter()
             .map(|cell| match value(cell.id, name) {
                 Some(value) if unit == "bytes" => {
-                    spot(&format!("{} MiB", format::mebibytes(value)), Tint::Plain, Vec::new())
+                    sheet_cell(&format!("{} MiB", format::mebibytes(value)), CellTone::Plain, Vec::new())
                 }
-                Some(value) => spot(&format::scaled(value), Tint::Plain, Vec::new()),
-                None => Spot::default(),
+                Some(value) => sheet_cell(&format::scaled(value), CellTone::Plain, Vec::new()),
+                None => SheetCell::default(),
             })
             .collect(),
     };
@@ -296,6 +296,6 @@ fn counter_sheet(run: &Run, load: &str) -> Option<Sheet> {
     (!lines.is_empty()).then(|| Sheet { title: load.to_string(), corner: "Counter".into(), heads, lines })
 }
 
-fn spot(value: &str, tint: Tint, details: Vec<String>) -> Spot {
-    Spot { value: value.into(), beside: String::new(), tint, details }
+fn sheet_cell(value: &str, tint: CellTone, details: Vec<String>) -> SheetCell {
+    SheetCell { value: value.into(), beside: String::new(), tint, details }
 }

@@ -6,17 +6,17 @@ use order::{FileId, Layout, Op, Simulation, Sync, View};
 use stats::rng::SplitMix;
 
 use super::parse::{Line, LoadFile};
-use crate::disk::{BLOCKS_MAX, ENTRIES_PER_BLOCK, Full, INODES_PER_BLOCK, JOURNAL_BLOCKS, PAGE_BYTES};
+use crate::disk::{BLOCKS_MAX, DiskFull, ENTRIES_PER_BLOCK, INODES_PER_BLOCK, JOURNAL_BLOCKS, PAGE_BYTES};
 
 /// The disk for so many clients.
 ///
 /// # Errors
 /// Their files are larger than the simulated disk.
-pub fn layout(file: &LoadFile, containers: u32) -> Result<Layout, Full> {
+pub fn layout(file: &LoadFile, containers: u32) -> Result<Layout, DiskFull> {
     let data: u64 = file.pages.iter().map(|pages| u64::from(*pages)).sum();
     if data.saturating_mul(containers.into()) > BLOCKS_MAX {
         let gib = BLOCKS_MAX >> 18;
-        return Err(Full(format!(
+        return Err(DiskFull(format!(
             "{containers} clients with files of {} MiB each do not fit into the {gib} GiB of a simulated disk: take fewer",
             data >> 8
         )));

@@ -9,4 +9,4 @@ mod client;
 mod parse;
 
 pub use client::{client, layout};
-pub use parse::{Line, LoadFile, LoadFileError};
+pub use parse::{Line, LoadFile, LoadFileError, is_load_file};

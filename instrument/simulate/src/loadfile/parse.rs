@@ -97,6 +97,14 @@ pub struct LoadFile {
     pub digest: String,
 }
 
+/// Whether a text begins as a load file does.
+pub fn is_load_file(text: &str) -> bool {
+    let is_said = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    text.lines()
+        .find(is_said)
+        .is_some_and(|line| words(line).and_then(|words| Reader::default().line(&words)).is_ok())
+}
+
 impl LoadFile {
     /// Reads one.
     ///
@@ -133,7 +141,7 @@ impl LoadFile {
                 continue;
             }
             let read = words(line).and_then(|words| reader.line(&words));
-            lines.push(read.map_err(|Wrong { what, right }| LoadFileError::Line {
+            lines.push(read.map_err(|LineError { what, right }| LoadFileError::Line {
                 path: path.into(),
                 line: at + 1,
                 what,
@@ -153,19 +161,19 @@ impl LoadFile {
 
 /// What is wrong with a line, and what would be right.
 #[derive(Debug)]
-struct Wrong {
+struct LineError {
     what: String,
     right: String,
 }
 
-fn wrong<T>(what: impl Into<String>, right: impl Into<String>) -> Result<T, Wrong> {
-    Err(Wrong { what: what.into(), right: right.into() })
+fn wrong<T>(what: impl Into<String>, right: impl Into<String>) -> Result<T, LineError> {
+    Err(LineError { what: what.into(), right: right.into() })
 }
 
 /// A word, and whether it stood in quotes.
 type Word<'a> = (&'a str, bool);
 
-fn words(line: &str) -> Result<Vec<Word<'_>>, Wrong> {
+fn words(line: &str) -> Result<Vec<Word<'_>>, LineError> {
     let mut out = Vec::new();
     let mut rest = line.trim();
     while !rest.is_empty() {
@@ -238,7 +246,7 @@ impl Reader {
         })
     }
 
-    fn line(&mut self, words: &[Word<'_>]) -> Result<Line, Wrong> {
+    fn line(&mut self, words: &[Word<'_>]) -> Result<Line, LineError> {
         let Some((first, arguments)) = words.split_first() else {
             return wrong("there is no operation", "a line is `Operation arguments status`");
         };
@@ -286,7 +294,7 @@ impl Reader {
         self.operation(operation, ok, &names, &numbers)
     }
 
-    fn handle(&self, operation: &str, handle: u64) -> Result<u32, Wrong> {
+    fn handle(&self, operation: &str, handle: u64) -> Result<u32, LineError> {
         self.handles.get(&handle).copied().map_or_else(
             || {
                 let right = format!("open it before: `NTCreateX \"NAME\" 0x40 0x2 {handle} NT_STATUS_OK`");
@@ -302,7 +310,7 @@ impl Reader {
         ok: bool,
         names: &[&str],
         numbers: &[u64],
-    ) -> Result<Line, Wrong> {
+    ) -> Result<Line, LineError> {
         // an operation that the server refused changed nothing
         if !ok {
             return Ok(Line::Other);

@@ -40,7 +40,7 @@ impl Maria {
             Address::Url(url) => {
                 let wrong =
                     |error: &dyn std::fmt::Display| DbError::Refused(format!("--address {url}: {error}"));
-                let opts = Opts::from_url(url).map_err(|error| wrong(&error))?;
+                let opts = Opts::from_url(url.expose()).map_err(|error| wrong(&error))?;
                 if opts.get_compress().is_some() {
                     return Err(wrong(&"loadline does not compress what it sends: leave out `compress`"));
                 }

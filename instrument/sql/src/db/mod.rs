@@ -9,11 +9,15 @@
 //! | `packets` | the commands and answers of a load in the MySQL protocol |
 //! | `postgres` | PostgreSQL's |
 //! | `absent` | what stands for both in a build without them |
+//! | `fuzzing` | for fuzz targets: an answer read from bytes |
 
 #[cfg(not(feature = "clients"))]
 mod absent;
 mod connection;
 mod error;
+#[cfg(feature = "clients")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "clients")]
 mod maria;
 #[cfg(feature = "clients")]

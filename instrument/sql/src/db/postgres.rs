@@ -28,9 +28,10 @@ impl Postgres {
                 config.host_path(folder).user(DATABASE).dbname(if system { "postgres" } else { DATABASE });
                 config
             }
-            Address::Url(url) => {
-                url.parse().map_err(|error| DbError::Refused(format!("--address {url}: {}", told(&error))))?
-            }
+            Address::Url(url) => url
+                .expose()
+                .parse()
+                .map_err(|error| DbError::Refused(format!("--address {url}: {}", told(&error))))?,
         };
         config.connect(NoTls).map(Postgres).map_err(|error| match sorted(error) {
             DbError::Gone(text) => DbError::Refused(format!(

@@ -57,7 +57,7 @@ pub enum Address {
     /// A private server's socket: for PostgreSQL the directory that holds it.
     Socket(camino::Utf8PathBuf),
     /// `mysql://user:password@host:port/database` or `postgres://...`.
-    Url(String),
+    Url(workload::Address),
 }
 
 /// The database that private servers keep the tables in.

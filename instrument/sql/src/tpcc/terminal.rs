@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::db::{Connection, DbError};
-use crate::drive::{Done, Terminal};
+use crate::drive::{Terminal, TransactionEnd};
 use crate::random::Random;
 use crate::sysbench::rolled_back;
 
@@ -78,7 +78,7 @@ impl TpccTerminal {
     }
 
     /// Runs the transaction up to its end, in which its fate is written down.
-    fn run(&mut self) -> Result<Done, DbError> {
+    fn run(&mut self) -> Result<TransactionEnd, DbError> {
         let (w, of_terminal) = (self.place.0, self.place.1);
         let history = self.history();
         let session = &mut self.session;
@@ -86,7 +86,7 @@ impl TpccTerminal {
             Input::NewOrder { d, c, lines } => match transactions::new_order(session, (w, *d, *c), lines)? {
                 None => {
                     session.connection.roll_back()?;
-                    return Ok(Done::RolledBack);
+                    return Ok(TransactionEnd::RolledBack);
                 }
                 Some(ordered) => {
                     Some(Entry::Order { w, d: *d, o: ordered.o, c: *c, lines: lines.len() as i64 })
@@ -124,7 +124,7 @@ impl TpccTerminal {
             }
             _ => session.connection.commit()?,
         }
-        Ok(Done::Committed)
+        Ok(TransactionEnd::Committed)
     }
 }
 
@@ -138,7 +138,7 @@ impl Terminal for TpccTerminal {
         kind
     }
 
-    fn attempt(&mut self) -> Result<Done, DbError> {
+    fn attempt(&mut self) -> Result<TransactionEnd, DbError> {
         self.run().map_err(|error| rolled_back(&mut self.session.connection, error))
     }
 

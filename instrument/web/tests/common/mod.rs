@@ -54,7 +54,7 @@ fn trial(cell: u32, index: u32, ops: u64) -> Trial {
             bytes_per_second: vec![ops * 4096],
             over_time: follower.finish(),
         }],
-        metrics: vec![Metric { name: "disk_writes".into(), unit: "1".into(), value: ops as f64 }],
+        metrics: vec![Metric::machine("disk_writes", "1", ops as f64)],
         notes: Vec::new(),
     };
     Trial {

@@ -1,7 +1,7 @@
 //! What concerns several flowops, or what one cannot do without: sizes, filesets, targets, slots.
 
 use super::fields::Fields;
-use super::state::{Lower, Scope, SlotUse, TargetRef};
+use super::state::{Lowering, Scope, SlotUse, TargetRef};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::suggest;
 use crate::syntax::{Failed, shorten};
@@ -37,7 +37,7 @@ fn opens_implicitly(kind: Kind) -> bool {
     )
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn begin_thread(&mut self, place: (usize, usize)) {
         self.pending.place = place;
         self.pending.uses.clear();

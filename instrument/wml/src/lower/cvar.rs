@@ -1,6 +1,6 @@
 //! Types of custom variables and their `key:value;key:value` parameters.
 
-use super::state::Lower;
+use super::state::Lowering;
 use crate::ast::Spanned;
 use crate::diagnostic::Diagnostic;
 use crate::suggest;
@@ -23,7 +23,7 @@ const KINDS: &[Kind] = &[
 
 /// The distribution of a type with its parameters.
 pub(super) fn distribution(
-    lower: &mut Lower<'_>,
+    lower: &mut Lowering<'_>,
     kind: &Spanned<String>,
     parameters: Option<&Spanned<String>>,
 ) -> Result<Distribution, Failed> {
@@ -85,7 +85,7 @@ pub(super) fn distribution(
     lower.fail(Diagnostic::error(span, format!("cvar-{name}: {rule}")).label("not possible"))
 }
 
-fn unknown_type<T>(lower: &mut Lower<'_>, kind: &Spanned<String>, wanted: &str) -> Result<T, Failed> {
+fn unknown_type<T>(lower: &mut Lowering<'_>, kind: &Spanned<String>, wanted: &str) -> Result<T, Failed> {
     let full: Vec<String> = KINDS.iter().map(|(name, _)| format!("cvar-{name}")).collect();
     let all = suggest::list(full.iter().map(String::as_str));
     let help = match suggest::did_you_mean(wanted, KINDS.iter().map(|(name, _)| *name), "cvar-") {
@@ -97,7 +97,7 @@ fn unknown_type<T>(lower: &mut Lower<'_>, kind: &Spanned<String>, wanted: &str) 
 }
 
 fn values(
-    lower: &mut Lower<'_>,
+    lower: &mut Lowering<'_>,
     name: &str,
     known: &[(&'static str, f64)],
     parameters: &Spanned<String>,

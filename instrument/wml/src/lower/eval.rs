@@ -1,12 +1,12 @@
 //! Variables and the evaluation of expressions.
 
-use super::state::{Datum, Lower, Scope};
+use super::state::{Datum, Lowering, Scope};
 use crate::ast::{Expr, Function, Operator, Piece, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::suggest;
 use crate::syntax::Failed;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// The value of an expression. Failures have been reported.
     pub(super) fn eval(&mut self, expr: &Spanned<Expr>, scope: &Scope) -> Result<Datum, Failed> {
         match &expr.node {

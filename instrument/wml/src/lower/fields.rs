@@ -1,6 +1,6 @@
 //! Attributes of an entity: which are known, and their values as numbers, booleans, text.
 
-use super::state::{Datum, Lower, Scope};
+use super::state::{Datum, Lowering, Scope};
 use crate::ast::{Attribute, Expr, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::suggest;
@@ -36,7 +36,7 @@ impl Attribute {
     }
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Sorts out the attributes of an entity; unknown ones are errors.
     pub(super) fn fields<'a>(
         &mut self,

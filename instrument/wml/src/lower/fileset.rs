@@ -1,14 +1,15 @@
 //! `define file` and `define fileset`.
 
 use super::fields::Fields;
-use super::state::{Datum, Lower, Scope};
+use super::state::{Datum, Lowering, Scope};
 use crate::ast::Attribute;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::Failed;
 use crate::tables;
+use workload::layout::build::ENTRIES_MAX;
 use workload::{Fileset, Value};
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Resolves the filesets that are defined so far and not resolved yet.
     pub(super) fn resolve_filesets(&mut self) {
         for index in 0..self.filesets.len() {
@@ -50,6 +51,15 @@ impl Lower<'_> {
         }
         let entries = if single { 1 } else { self.fixed(&fields, "entries", 0, &scope)? };
         let leafdirs = if single { 0 } else { self.fixed(&fields, "leafdirs", 0, &scope)? };
+        if entries.saturating_add(leafdirs) > ENTRIES_MAX {
+            let at = fields.span(if entries > ENTRIES_MAX { "entries" } else { "leafdirs" }, span);
+            let message = format!(
+                "{} files and leaf directories are too many",
+                u128::from(entries) + u128::from(leafdirs)
+            );
+            return self
+                .fail(Diagnostic::error(at, message).help(format!("a fileset has {ENTRIES_MAX} at most")));
+        }
         if entries == 0 && leafdirs == 0 && !self.diagnostics.has_errors() {
             let message = format!("the fileset `{}` has neither entries nor leafdirs", name.node);
             self.report(Diagnostic::warning(span, message).label("it stays empty"));
@@ -70,6 +80,7 @@ impl Lower<'_> {
             trust_tree: self.boolean(&fields, "trusttree", &scope)?,
             read_only: self.boolean(&fields, "readonly", &scope)?,
             write_only: self.boolean(&fields, "writeonly", &scope)?,
+            contents: Default::default(),
             name: name.node,
             path: path.node,
         })

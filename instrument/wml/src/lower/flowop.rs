@@ -1,7 +1,7 @@
 //! Flowops and composite ones.
 
 use super::fields::Fields;
-use super::state::{Datum, Lower, Scope};
+use super::state::{Datum, Lowering, Scope};
 use crate::ast::{self, Attribute};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::{Failed, shorten};
@@ -17,7 +17,7 @@ const MAX_EXPANDED: usize = 20_000;
 /// Bytes of a flowop's name.
 const MAX_NAME: usize = 128;
 
-impl<'a> Lower<'a> {
+impl<'a> Lowering<'a> {
     /// Composite flowops by name; called when the variables have their last values.
     pub(super) fn name_composites(&mut self) {
         for (composite, span) in std::mem::take(&mut self.composite_slots) {

@@ -32,7 +32,7 @@ mod state;
 use crate::ast::Script;
 use crate::diagnostic::Diagnostics;
 use crate::loaded::{Loaded, Settings};
-use state::{Lower, Pending, Scope};
+use state::{Lowering, Pending, Scope};
 use std::collections::{BTreeMap, HashMap};
 use workload::{EndMode, Workload};
 
@@ -42,7 +42,7 @@ pub(crate) fn lower(
     settings: &Settings,
     diagnostics: Diagnostics,
 ) -> Result<Loaded, Diagnostics> {
-    let mut lower = Lower {
+    let mut lower = Lowering {
         script,
         settings,
         diagnostics,
@@ -77,7 +77,7 @@ pub(crate) fn lower(
     lower.finish()
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// The run has begun: everything is resolved with the variables as they are now.
     fn finish(mut self) -> Result<Loaded, Diagnostics> {
         self.resolve_filesets();

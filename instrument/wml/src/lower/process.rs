@@ -1,14 +1,14 @@
 //! Processes and threads.
 
 use super::fields::Fields;
-use super::state::{Lower, ProcessSlot, Scope};
+use super::state::{Lowering, ProcessSlot, Scope};
 use crate::ast;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::Failed;
 use crate::tables;
 use workload::{Process, Thread};
 
-impl<'a> Lower<'a> {
+impl<'a> Lowering<'a> {
     /// All processes with their threads.
     pub(super) fn resolve_processes(&mut self) -> Vec<Process> {
         let slots = std::mem::take(&mut self.processes);
@@ -99,6 +99,7 @@ impl<'a> Lower<'a> {
             memory_bytes,
             io_priority: (io_priority < 8).then_some(io_priority as u8),
             body: body?,
+            stream: None,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::distribution::{Randvar, Shape, name_seed, scaled};
 use super::fields::Fields;
-use super::state::{Lower, Random, Scope};
+use super::state::{Lowering, Random, Scope};
 use crate::ast::{Attribute, Expr, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::{Failed, shorten};
@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 1000;
 /// Random variables of one script.
 const MAX_RANDOMS: usize = 4096;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// A new `randvar`.
     pub(super) fn randvar(
         &mut self,

@@ -1,7 +1,7 @@
 //! The commands in order.
 
 use super::random::named_variable;
-use super::state::{Composite, Datum, FilesetSlot, Interactive, Lower, ProcessSlot, Scope};
+use super::state::{Composite, Datum, FilesetSlot, Interactive, Lowering, ProcessSlot, Scope};
 use crate::ast::{Attribute, Command, CommandKind, Expr, Spanned};
 use crate::diagnostic::Diagnostic;
 use crate::loaded::Program;
@@ -16,7 +16,7 @@ const MAX_UNROLLED: usize = 4096;
 /// Goes on, or ends the script.
 type Flow = ControlFlow<()>;
 
-impl<'a> Lower<'a> {
+impl<'a> Lowering<'a> {
     /// Executes the script and appends the run where it has none.
     pub(super) fn execute(&mut self, commands: &'a [Command]) -> Result<(), Failed> {
         for (index, command) in commands.iter().enumerate() {

@@ -1,12 +1,12 @@
 //! Values from outside: the machine's variables and `--set`.
 
-use super::state::{Datum, Lower, Override, Scope};
+use super::state::{Datum, Lowering, Override, Scope};
 use crate::ast::{Expr, Piece, Spanned};
 use crate::diagnostic::{Diagnostic, Level, Span};
 use crate::suggest;
 use crate::syntax::{self, Failed};
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// `$ram`, `$cores`, `$free`.
     pub(super) fn predefine(&mut self) {
         let machine = self.settings.machine;

@@ -122,7 +122,7 @@ pub(super) struct Pending {
 }
 
 /// A script on its way to a workload.
-pub(super) struct Lower<'a> {
+pub(super) struct Lowering<'a> {
     pub(super) script: &'a Script,
     pub(super) settings: &'a Settings,
     pub(super) diagnostics: Diagnostics,
@@ -156,7 +156,7 @@ pub(super) struct Lower<'a> {
     pub(super) pending: Pending,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }

@@ -11,13 +11,13 @@ pub struct DrawError {
     /// The variable's name without `$`; empty for an anonymous one.
     pub name: String,
     /// What is wrong.
-    pub reason: Impossible,
+    pub reason: InvalidDistribution,
 }
 
 /// What is wrong with a random variable.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[expect(missing_docs, reason = "the messages say it")]
-pub enum Impossible {
+pub enum InvalidDistribution {
     #[error("{what} is {value}, but has to be a finite number")]
     NotFinite { what: &'static str, value: f64 },
     #[error("{what} is {value}, but has to be greater than 0")]
@@ -46,19 +46,19 @@ impl Draw {
             .map_err(|reason| DrawError { name: self.name.clone(), reason })
     }
 
-    fn check_clamps(&self) -> Result<(), Impossible> {
+    fn check_clamps(&self) -> Result<(), InvalidDistribution> {
         let low = self.clamp_min.unwrap_or(f64::NEG_INFINITY);
         let high = self.clamp_max.unwrap_or(f64::INFINITY);
         // Infinite clamps are no clamps; only NaN is impossible.
         if low.is_nan() || high.is_nan() {
-            return Err(Impossible::NotFinite { what: "clamp", value: f64::NAN });
+            return Err(InvalidDistribution::NotFinite { what: "clamp", value: f64::NAN });
         }
-        if low > high { Err(Impossible::LowAboveHigh { low, high }) } else { Ok(()) }
+        if low > high { Err(InvalidDistribution::LowAboveHigh { low, high }) } else { Ok(()) }
     }
 }
 
 impl Distribution {
-    fn check(&self) -> Result<(), Impossible> {
+    fn check(&self) -> Result<(), InvalidDistribution> {
         match *self {
             Distribution::Constant(value) => finite("value", value),
             Distribution::Uniform { low, high } => ends(low, high),
@@ -93,43 +93,47 @@ impl Distribution {
                 ends(low, high)?;
                 finite("mode", mode)?;
                 let inside = (low..=high).contains(&mode);
-                if inside { Ok(()) } else { Err(Impossible::ModeOutside { low, high, mode }) }
+                if inside { Ok(()) } else { Err(InvalidDistribution::ModeOutside { low, high, mode }) }
             }
         }
     }
 }
 
-fn check_rows(rows: &[TableRow]) -> Result<(), Impossible> {
+fn check_rows(rows: &[TableRow]) -> Result<(), InvalidDistribution> {
     if rows.is_empty() {
-        return Err(Impossible::EmptyTable);
+        return Err(InvalidDistribution::EmptyTable);
     }
     for row in rows {
         not_negative("percent", row.percent)?;
         ends(row.low, row.high)?;
     }
     let sum: f64 = rows.iter().map(|row| row.percent).sum();
-    if (sum - 100.0).abs() <= PERCENT_TOLERANCE { Ok(()) } else { Err(Impossible::PercentSum { sum }) }
+    if (sum - 100.0).abs() <= PERCENT_TOLERANCE {
+        Ok(())
+    } else {
+        Err(InvalidDistribution::PercentSum { sum })
+    }
 }
 
-fn finite(what: &'static str, value: f64) -> Result<(), Impossible> {
-    if value.is_finite() { Ok(()) } else { Err(Impossible::NotFinite { what, value }) }
+fn finite(what: &'static str, value: f64) -> Result<(), InvalidDistribution> {
+    if value.is_finite() { Ok(()) } else { Err(InvalidDistribution::NotFinite { what, value }) }
 }
 
-fn positive(what: &'static str, value: f64) -> Result<(), Impossible> {
+fn positive(what: &'static str, value: f64) -> Result<(), InvalidDistribution> {
     finite(what, value)?;
-    if value > 0.0 { Ok(()) } else { Err(Impossible::NotPositive { what, value }) }
+    if value > 0.0 { Ok(()) } else { Err(InvalidDistribution::NotPositive { what, value }) }
 }
 
-fn not_negative(what: &'static str, value: f64) -> Result<(), Impossible> {
+fn not_negative(what: &'static str, value: f64) -> Result<(), InvalidDistribution> {
     finite(what, value)?;
-    if value >= 0.0 { Ok(()) } else { Err(Impossible::Negative { what, value }) }
+    if value >= 0.0 { Ok(()) } else { Err(InvalidDistribution::Negative { what, value }) }
 }
 
-fn ends(low: f64, high: f64) -> Result<(), Impossible> {
+fn ends(low: f64, high: f64) -> Result<(), InvalidDistribution> {
     finite("lower end", low)?;
     finite("upper end", high)?;
     if low > high {
-        return Err(Impossible::LowAboveHigh { low, high });
+        return Err(InvalidDistribution::LowAboveHigh { low, high });
     }
     finite("span", high - low)
 }

@@ -5,7 +5,7 @@ mod mean;
 #[cfg(test)]
 mod tests;
 
-pub use check::{DrawError, Impossible};
+pub use check::{DrawError, InvalidDistribution};
 
 use rand::distr::Distribution as _;
 use rand_distr::{Exp1, Gamma, StandardNormal};
@@ -89,7 +89,7 @@ impl Sampler {
 }
 
 impl Shape {
-    fn new(distribution: &Distribution) -> Result<Self, Impossible> {
+    fn new(distribution: &Distribution) -> Result<Self, InvalidDistribution> {
         Ok(match *distribution {
             Distribution::Constant(value) => Shape::Constant(value),
             Distribution::Uniform { low, high } if low == high => Shape::Constant(low),
@@ -117,12 +117,12 @@ impl Shape {
     }
 
     /// A scale of 0 (a mean equal to the shift) is the constant `shift`, as in Filebench.
-    fn gamma(shift: f64, shape: f64, scale: f64) -> Result<Self, Impossible> {
+    fn gamma(shift: f64, shape: f64, scale: f64) -> Result<Self, InvalidDistribution> {
         if scale == 0.0 {
             return Ok(Shape::Constant(shift));
         }
-        let gamma =
-            Gamma::new(shape, scale).map_err(|_| Impossible::NotPositive { what: "shape", value: shape })?;
+        let gamma = Gamma::new(shape, scale)
+            .map_err(|_| InvalidDistribution::NotPositive { what: "shape", value: shape })?;
         Ok(Shape::Gamma { shift, gamma })
     }
 

@@ -23,6 +23,7 @@ fn fileset(entries: u64, leafdirs: u64, dir_width: u64, dir_gamma: f64) -> Files
         trust_tree: false,
         read_only: false,
         write_only: false,
+        contents: Default::default(),
     }
 }
 

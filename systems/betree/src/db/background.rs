@@ -1,13 +1,14 @@
 //! Threads that keep writers from doing the tree's work: flushing, checkpoints, log syncs, read-ahead.
 
 use super::inner::{Inner, Signals};
-use super::run::Run;
+use super::run::SharedRead;
 use crate::error::{Doing, Error, Result};
 use crate::key::KeyRange;
 use crate::node::NodeRef;
+use crate::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,13 +16,17 @@ use std::time::{Duration, Instant};
 const PREFETCH_QUEUE: usize = 16;
 /// Longest sleep of the thread that writes the log.
 const LOG_NAP: Duration = Duration::from_millis(200);
+/// Longest time until work for which there was no space is tried again, if none is freed before.
+const SPACE_PATIENCE: Duration = Duration::from_secs(1);
+/// The same between two looks at what is free.
+const SPACE_NAP: Duration = Duration::from_millis(20);
 
 /// What a scan will want next.
 enum Request {
     /// The first leaf of a range.
     Leaf(NodeRef, KeyRange),
     /// Part of an extent.
-    Run(Arc<Run>),
+    Run(Arc<SharedRead>),
 }
 
 /// A handle through which scans ask for read-ahead.
@@ -35,7 +40,7 @@ impl Prefetch {
     }
 
     /// Has part of an extent read, unless the threads are busy enough.
-    pub fn ask_run(&self, run: &Arc<Run>) {
+    pub fn ask_run(&self, run: &Arc<SharedRead>) {
         let _ = self.0.try_send(Request::Run(run.clone()));
     }
 }
@@ -50,14 +55,14 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts all threads; if one cannot be had, none stays.
+    /// Starts all threads; if one cannot be had, none stays. One that panics fails the store.
     pub fn start(inner: &Arc<Inner>) -> Result<Self> {
         let (requests, receiver) = sync_channel(PREFETCH_QUEUE);
         let receiver = Arc::new(Mutex::new(receiver));
         let other = receiver.clone();
         let spawn = |name: &str, work: Box<dyn FnOnce(&Inner) + Send>| {
             let inner = inner.clone();
-            std::thread::Builder::new().name(name.into()).spawn(move || work(&inner))
+            std::thread::Builder::new().name(name.into()).spawn(move || inner.guarded(work))
         };
         let threads = [
             spawn("betree-flush", Box::new(flusher)),
@@ -124,6 +129,28 @@ impl Inner {
         }
     }
 
+    /// The same of work that is done again when there is space for it.
+    fn note_space(&self, done: Result<()>) {
+        match done {
+            Err(Error::NoSpace) => {
+                self.starved_at.store(self.store.table.freed_units(), Ordering::Relaxed);
+                self.starved.fetch_add(1, Ordering::Relaxed);
+                self.progress.notify_all();
+                self.wait_for_space();
+            }
+            done => self.note(done),
+        }
+    }
+
+    /// Sleeps until space has been freed, at most [`SPACE_PATIENCE`].
+    fn wait_for_space(&self) {
+        let (freed, began) = (self.store.table.freed_units(), Instant::now());
+        while !self.stopping() && self.store.table.freed_units() == freed && began.elapsed() < SPACE_PATIENCE
+        {
+            self.idle(SPACE_NAP);
+        }
+    }
+
     /// Sleeps until something changes, at most `time`.
     fn idle(&self, time: Duration) {
         let signals = self.signals();
@@ -139,13 +166,13 @@ fn flusher(inner: &Inner) {
         match inner.apply_oldest() {
             Ok(true) => {
                 if inner.store.short.load(Ordering::Relaxed) && inner.frees_much() {
-                    inner.note(inner.checkpoint());
+                    inner.note_space(inner.checkpoint());
                 } else if inner.log.fill() >= 500 || inner.is_tight() || inner.frees_much() {
                     inner.request_checkpoint();
                 }
             }
             Ok(false) => inner.idle(Duration::from_millis(50)),
-            Err(e) => inner.note(Err(e)),
+            Err(e) => inner.note_space(Err(e)),
         }
     }
 }
@@ -171,7 +198,7 @@ fn checkpointer(inner: &Inner) {
         let asked = std::mem::take(&mut inner.signals().checkpoint);
         let due = last.elapsed() >= inner.options.checkpoint_interval;
         if asked || due || inner.log.fill() >= 500 {
-            inner.note(inner.checkpoint());
+            inner.note_space(inner.checkpoint());
             last = Instant::now();
         } else {
             inner.idle(Duration::from_millis(200));

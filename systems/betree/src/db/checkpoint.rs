@@ -1,34 +1,49 @@
 //! Checkpoints: a state of the tree becomes the one that a recovery starts from.
 
 use super::inner::{Checkpoint, Inner};
-use super::write::Applied;
+use super::write::{ApplyOutcome, SpaceCheck};
+use crate::block::{BlockId, Segment};
 use crate::error::{Doing, Error, Result};
-use crate::storage::{AlignedBuf, UNIT};
-use crate::store::units_for;
-use crate::superblock::{Superblock, TABLE_SEGMENTS_MAX};
+use crate::place::{PieceList, StoredPiece, TableLocation};
+use crate::storage::UNIT;
+use crate::store::count;
+use crate::superblock::Superblock;
+use crate::table::TableDelta;
 use std::sync::atomic::Ordering;
+
+/// The table of a checkpoint that is being written.
+struct NewTable {
+    place: TableLocation,
+    /// What the superblock says of it.
+    list: PieceList,
+    changes: TableDelta,
+}
 
 impl Inner {
     /// Writes the tree with every batch so far, its table and a superblock; then frees what only the previous
     /// checkpoint needed. Readers and writers go on meanwhile.
     pub(super) fn checkpoint(&self) -> Result<()> {
         self.check_writable()?;
-        let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        let mut last = self.lock_checkpoint();
         self.freeze();
         let target = self.read_front().last_msn;
-        let mut postpones = true;
+        let mut check = SpaceCheck::Postpone;
         while self.view().applied < target {
-            let applied = self.apply_next(postpones)?;
-            postpones = applied != Applied::Postponed;
-            match applied {
-                Applied::Done => {}
-                Applied::Postponed => self.checkpoint_applied(&mut last)?,
-                Applied::Nothing => break,
+            match self.apply_next(check) {
+                Ok(ApplyOutcome::Done) => check = SpaceCheck::Postpone,
+                // One of what has been applied frees what that has replaced.
+                Ok(ApplyOutcome::Postponed) | Err(Error::NoSpace) if check == SpaceCheck::Postpone => {
+                    self.checkpoint_applied(&mut last)?;
+                    check = SpaceCheck::Require;
+                }
+                Ok(_) => break,
+                Err(e) => return Err(e),
             }
         }
         self.count_empty();
         self.checkpoint_applied(&mut last)?;
         drop(last);
+        self.starved.store(0, Ordering::Relaxed);
         self.progress.notify_all();
         Ok(())
     }
@@ -45,19 +60,15 @@ impl Inner {
         // Whoever waits to take the next checkpoint counts on it that this one no longer keeps what that frees.
         drop(root);
         let nodes_written = self.store.counters.node_bytes_written.load(Ordering::Relaxed);
-        let table = self.store.table.encode(block.id());
-        let buf = AlignedBuf::from_slice(&table);
-        let units = units_for(buf.len());
-        let segments = self.store.table.allocate(units).ok_or(Error::NoSpace)?;
-        let spare = !self.store.short.load(Ordering::Relaxed);
-        let copy = if spare { self.store.table.allocate(units) } else { None };
-        let copy = copy.unwrap_or_default();
-        let written = self.write_table(&segments, &buf).and_then(|()| self.write_table(&copy, &buf));
-        if let Err(e) = written {
-            self.store.table.give_back(&segments);
-            self.store.table.give_back(&copy);
-            return Err(e);
+        if last.root.as_ref().is_some_and(|root| root.id() == block.id())
+            && last.msn == Some(applied)
+            && !last.in_turn
+        {
+            // Nothing has changed, but what was written for another state and a scan's may be free.
+            self.written_at_checkpoint.store(nodes_written, Ordering::Relaxed);
+            return self.discard_freed();
         }
+        let table = self.write_table(last, block.id())?;
         // So that this state could also be reached from the checkpoint before, should this one be damaged.
         self.log.commit(false).map_err(|e| self.fail(e))?;
         self.store.flight.drain().map_err(|e| self.fail(e))?;
@@ -72,21 +83,21 @@ impl Inner {
             units: self.units,
             log_units: self.log_units,
             shape: self.store.shape,
-            table: segments,
-            table_copy: copy,
-            table_len: table.len() as u64,
-            table_crc: crc32c::crc32c(&table),
+            table: table.list,
             root: (block.id(), level, weight as u32, width as u32),
             msn: applied,
             log_pos,
             log_seq,
+            durable: self.log.durable().max(applied),
         };
         let written =
             if last.in_turn { superblock.write_in_turn(storage) } else { superblock.write(storage) };
         written.map_err(|e| self.fail(e))?;
         storage.flush().doing("flushing a superblock").map_err(|e| self.fail(e))?;
         last.generation += 1;
-        self.store.table.give_back(&std::mem::replace(&mut last.table, superblock.table_segments()));
+        last.msn = Some(applied);
+        self.store.table.list_changes(&table.changes);
+        std::mem::replace(&mut last.place, table.place).give_back_beside(&last.place, &self.store.table);
         drop(last.root.replace(block));
         self.log.release(applied);
         self.unpin(applied);
@@ -96,22 +107,57 @@ impl Inner {
         self.discard_freed()
     }
 
-    fn write_table(&self, segments: &[crate::block::Segment], buf: &AlignedBuf) -> Result<()> {
-        if segments.len() > TABLE_SEGMENTS_MAX {
-            return Err(Error::NoSpace);
+    /// Writes what the table of a tree with `root` has and that of the last checkpoint has not; all of it if there were many
+    /// changes since that was written and it fits. Nothing is taken if it fails.
+    fn write_table(&self, last: &Checkpoint, root: BlockId) -> Result<NewTable> {
+        let table = &self.store.table;
+        let changes = table.changes(root);
+        if changes.is_empty() {
+            return self.list_pieces(last.place.pieces.clone(), changes);
         }
-        let mut at = 0;
-        for s in segments {
-            let n = s.units as usize * UNIT;
-            let off = s.start * UNIT as u64;
-            self.store.storage.write_at(&buf[at..at + n], off).doing("writing the translation table")?;
-            at += n;
+        let bytes = changes.encode();
+        if changes.are_whole() {
+            return self.append_piece(Vec::new(), &bytes, changes);
         }
-        Ok(())
+        if !last.place.takes_changes(bytes.len()) {
+            let whole = table.whole(root);
+            match self.append_piece(Vec::new(), &whole.encode(), whole) {
+                Err(Error::NoSpace) => {}
+                written => return written,
+            }
+        }
+        self.append_piece(last.place.pieces.clone(), &bytes, changes)
+    }
+
+    fn append_piece(
+        &self,
+        mut pieces: Vec<StoredPiece>,
+        bytes: &[u8],
+        changes: TableDelta,
+    ) -> Result<NewTable> {
+        let (storage, table) = (&*self.store.storage, &self.store.table);
+        let piece = StoredPiece::write(storage, table, bytes, self.spares())?;
+        count(&self.store.counters.table_bytes_written, piece.segments().iter().map(Segment::bytes).sum());
+        let taken = piece.segments();
+        pieces.push(piece);
+        self.list_pieces(pieces, changes).inspect_err(|_| table.give_back(&taken))
+    }
+
+    fn list_pieces(&self, pieces: Vec<StoredPiece>, changes: TableDelta) -> Result<NewTable> {
+        let (storage, table) = (&*self.store.storage, &self.store.table);
+        let (place, list) = TableLocation::write(pieces, storage, table, self.spares())?;
+        let listed = place.lists.iter().flat_map(StoredPiece::segments).map(|s| s.bytes()).sum();
+        count(&self.store.counters.table_bytes_written, listed);
+        Ok(NewTable { place, list, changes })
+    }
+
+    /// Whether there is space for second copies.
+    fn spares(&self) -> bool {
+        !self.store.short.load(Ordering::Relaxed)
     }
 
     fn unpin(&self, msn: u64) {
-        let mut pins = self.pins.lock().unwrap_or_else(|e| e.into_inner());
+        let mut pins = self.failure.unpoisoned(self.pins.lock());
         let later = pins.split_off(&(msn + 1));
         // Their blocks are freed when the lock has been given back.
         let _done = std::mem::replace(&mut *pins, later);

@@ -2,16 +2,17 @@
 
 use super::background::Prefetch;
 use super::inner::{Frozen, Inner, View};
-use super::run::Run;
+use super::run::SharedRead;
 use crate::buffer::Buffer;
 use crate::bytes::Bytes;
 use crate::error::Result;
-use crate::held::Lent;
+use crate::extent_cache::BorrowedBytes;
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
-use crate::store::{For, SLICE_GAP_MAX};
+use crate::store::{CachePolicy, SLICE_GAP_MAX};
 use std::collections::VecDeque;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Messages of the memtable that a scan copies; if there are more in its range, the memtable is frozen instead.
@@ -32,7 +33,7 @@ pub struct Cursor {
     leaf_end: Option<End>,
     prefetch: Option<Prefetch>,
     /// The part of an extent in use, and those that are read ahead.
-    runs: VecDeque<Arc<Run>>,
+    runs: VecDeque<Arc<SharedRead>>,
     failed: bool,
 }
 
@@ -102,43 +103,43 @@ impl Cursor {
         }
     }
 
-    fn value(&mut self, op: &Op) -> Result<Option<Found>> {
+    fn value(&mut self, op: &Op) -> Result<Option<FoundValue>> {
         let plain = op.edits.is_none() && op.older.is_none();
         let slice = match &op.base {
-            Base::Value(Value::Inline(bytes)) if plain => return Ok(Some(Found::There(bytes.clone()))),
+            Base::Value(Value::Inline(bytes)) if plain => return Ok(Some(FoundValue::There(bytes.clone()))),
             Base::Value(Value::Slice(slice)) => slice,
-            _ => return Ok(self.inner.store.value_of(op, For::Caller)?.map(Found::Own)),
+            _ => return Ok(self.inner.store.value_of(op, CachePolicy::Caller)?.map(FoundValue::Own)),
         };
         let bytes = self.slice(slice)?;
         if plain {
-            return Ok(Some(Found::Lent(bytes)));
+            return Ok(Some(FoundValue::Lent(bytes)));
         }
         let store = &self.inner.store;
-        let edits =
-            store.edits_of(op, |s| store.read_slice(s, For::Caller).map(|lent| Bytes::from(&lent[..])))?;
+        let edits = store
+            .edits_of(op, |s| store.read_slice(s, CachePolicy::Caller).map(|lent| Bytes::from(&lent[..])))?;
         let bytes = Some(bytes.to_vec());
         let whole = match edits {
             Some(edits) => edits.apply(bytes),
             None => bytes,
         };
-        Ok(whole.map(Found::Own))
+        Ok(whole.map(FoundValue::Own))
     }
 
     /// The bytes of a slice; what the queue needs of the same extent is read with it, and the next runs ahead of time.
-    fn slice(&mut self, slice: &ExtentSlice) -> Result<Lent> {
+    fn slice(&mut self, slice: &ExtentSlice) -> Result<BorrowedBytes> {
         let at = self.runs.iter().position(|run| run.covers(slice));
         match at {
             Some(i) => _ = self.runs.drain(..i),
             None => {
                 self.runs.clear();
                 let run = self.run_from(slice, 0).0;
-                self.runs.push_back(Arc::new(Run::new(run)));
+                self.runs.push_back(Arc::new(SharedRead::new(run)));
             }
         }
         self.ask_for_runs();
         match self.runs.front() {
             Some(run) => run.bytes(&self.inner.store, slice),
-            None => self.inner.store.read_slice(slice, For::Caller),
+            None => self.inner.store.read_slice(slice, CachePolicy::Caller),
         }
     }
 
@@ -178,10 +179,10 @@ impl Cursor {
             let Some((i, slice)) = next else { return };
             let (run, end) = self.run_from(slice, i);
             at = end;
-            let run = match self.inner.store.at_hand(&run, For::Caller) {
-                Some(lent) => Arc::new(Run::read(run, lent)),
+            let run = match self.inner.store.at_hand(&run, CachePolicy::Caller) {
+                Some(lent) => Arc::new(SharedRead::read(run, lent)),
                 None => {
-                    let run = Arc::new(Run::new(run));
+                    let run = Arc::new(SharedRead::new(run));
                     prefetch.ask_run(&run);
                     run
                 }
@@ -221,20 +222,20 @@ impl Inner {
 }
 
 /// A value that was found, where it is.
-enum Found {
+enum FoundValue {
     There(Bytes),
-    Lent(Lent),
+    Lent(BorrowedBytes),
     Own(Vec<u8>),
 }
 
-impl Deref for Found {
+impl Deref for FoundValue {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Found::There(bytes) => bytes,
-            Found::Lent(lent) => lent,
-            Found::Own(bytes) => bytes,
+            FoundValue::There(bytes) => bytes,
+            FoundValue::Lent(lent) => lent,
+            FoundValue::Own(bytes) => bytes,
         }
     }
 }
@@ -245,7 +246,32 @@ impl Cursor {
         Some(self.step()?.map(|(key, value)| each(&key, &value)))
     }
 
-    fn step(&mut self) -> Option<Result<(Key, Found)>> {
+    /// The next key: what [`Iterator::next`] gives of it, without reading its value where that is in an extent.
+    pub fn next_key(&mut self) -> Option<Result<Key>> {
+        let pair = self.step_by(|cursor, op| match op.base {
+            Base::Value(_) => Ok(Some(())),
+            _ => Ok(cursor.value(op)?.map(|_| ())),
+        });
+        Some(pair?.map(|(key, ())| key))
+    }
+
+    fn step(&mut self) -> Option<Result<(Key, FoundValue)>> {
+        self.step_by(|cursor, op| cursor.value(op))
+    }
+
+    /// The next key of which `show` shows something. A panic fails the store.
+    fn step_by<T>(
+        &mut self,
+        show: impl FnMut(&mut Cursor, &Op) -> Result<Option<T>>,
+    ) -> Option<Result<(Key, T)>> {
+        let found = catch_unwind(AssertUnwindSafe(|| self.find_next(show)));
+        found.unwrap_or_else(|panic| self.inner.guarded(|_| resume_unwind(panic)))
+    }
+
+    fn find_next<T>(
+        &mut self,
+        mut show: impl FnMut(&mut Cursor, &Op) -> Result<Option<T>>,
+    ) -> Option<Result<(Key, T)>> {
         while !self.failed {
             match self.refill() {
                 Ok(true) => {}
@@ -256,8 +282,8 @@ impl Cursor {
                 }
             }
             let (key, op) = self.queue.pop_front()?;
-            match self.value(&op) {
-                Ok(Some(value)) => return Some(Ok((key, value))),
+            match show(self, &op) {
+                Ok(Some(shown)) => return Some(Ok((key, shown))),
                 Ok(None) => {}
                 Err(e) => {
                     self.failed = true;
@@ -273,8 +299,8 @@ impl Iterator for Cursor {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let pair = |(key, value): (Key, Found)| match value {
-            Found::Own(value) => (key.to_vec(), value),
+        let pair = |(key, value): (Key, FoundValue)| match value {
+            FoundValue::Own(value) => (key.to_vec(), value),
             value => (key.to_vec(), value.to_vec()),
         };
         Some(self.step()?.map(pair))

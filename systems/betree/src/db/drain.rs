@@ -15,7 +15,7 @@ const SPILLED_THIRDS_MAX: u64 = 2;
 
 /// What a step of draining did.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Drained {
+pub(super) enum DrainStep {
     /// Messages reached their leaves.
     Passed,
     /// What waits there, or what it waits for, cannot be read.
@@ -34,7 +34,7 @@ impl Inner {
         if self.store.table.spilled_units_known() == 0 || !self.spilled_too_much() {
             return Ok(());
         }
-        let mut drain = self.drain.lock().unwrap_or_else(|e| e.into_inner());
+        let mut drain = self.failure.unpoisoned(self.drain.lock());
         if drain.dry_at == Some(spilled_so_far) {
             return Ok(());
         }
@@ -46,14 +46,14 @@ impl Inner {
             && self.spilled_too_much()
         {
             match self.drain_next(&mut drain.from, bytes)? {
-                Drained::Passed => {
+                DrainStep::Passed => {
                     in_vain = false;
                     self.write_what_fits(self.unwritten_max())?;
                 }
-                Drained::Damaged => {}
+                DrainStep::Damaged => {}
                 // A checkpoint has to free something first.
-                Drained::NoRoom => return Ok(()),
-                Drained::Turn => {
+                DrainStep::NoRoom => return Ok(()),
+                DrainStep::Turn => {
                     least = if in_vain { thresholds.next() } else { least };
                     in_vain = true;
                 }
@@ -66,15 +66,15 @@ impl Inner {
     }
 
     /// One step of [`drain_spilled`](Inner::drain_spilled), at or after `from`.
-    pub(super) fn drain_next(&self, from: &mut Key, least: usize) -> Result<Drained> {
+    pub(super) fn drain_next(&self, from: &mut Key, least: usize) -> Result<DrainStep> {
         let _tree = self.lock_tree();
         let view = self.view();
         if !self.can_rewrite_more() {
-            return Ok(Drained::NoRoom);
+            return Ok(DrainStep::NoRoom);
         }
         let Some((key, end)) = self.store.first_waiting(&view.root, from, least, 0)? else {
             *from = Key::default();
-            return Ok(Drained::Turn);
+            return Ok(DrainStep::Turn);
         };
         // At the end of the keys a turn begins anew, and ends when nothing is left for one.
         *from = match end {
@@ -86,7 +86,7 @@ impl Inner {
             Ok(root) => root,
             // Nobody asked for these keys: whoever does will learn of it.
             Err(Error::Corrupt { .. }) => {
-                return Ok(if from.is_empty() { Drained::Turn } else { Drained::Damaged });
+                return Ok(if from.is_empty() { DrainStep::Turn } else { DrainStep::Damaged });
             }
             Err(e) => return Err(e),
         };
@@ -94,10 +94,10 @@ impl Inner {
         if !self.can_rewrite_more() {
             drop(root);
             self.store.counters.drained_bytes.store(drained, Ordering::Relaxed);
-            return Ok(Drained::NoRoom);
+            return Ok(DrainStep::NoRoom);
         }
         self.put_root(root);
-        Ok(Drained::Passed)
+        Ok(DrainStep::Passed)
     }
 
     /// What the next checkpoint frees counts as free.

@@ -16,21 +16,21 @@
 //! and checkpoints never block them, and a scan sees the state at its start whatever happens later.
 
 use super::Options;
-use crate::block::{BlockRef, Segment};
-use crate::buffer::{Buffer, Found};
-use crate::error::{Error, Result};
+use crate::block::BlockRef;
+use crate::buffer::{Buffer, Lookup};
+use crate::error::{Error, FailedOperation, Result, StopReason};
 use crate::key::Key;
 use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
-use crate::store::{For, Store};
+use crate::place::TableLocation;
+use crate::storage::FailureLatch;
+use crate::store::{CachePolicy, Store};
+use crate::sync::{Condvar, LOCK_TRIES, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, RwLock};
-
-/// Looks at [`Inner::front`] while others have it before a thread goes to sleep: as long as a batch or two, some 10 us.
-const FRONT_TRIES: u32 = 500;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, LazyLock};
 
 /// A memtable that takes no more writes and waits to be applied to the tree.
 #[derive(Clone)]
@@ -64,13 +64,13 @@ pub(super) struct View {
     pub(super) applied: u64,
 }
 
-pub(super) struct Front {
+pub(super) struct CurrentViews {
     pub(super) active: Memtable,
     pub(super) last_msn: u64,
     pub(super) view: Arc<View>,
 }
 
-impl Front {
+impl CurrentViews {
     /// Weight of everything that is not in the tree.
     pub(super) fn waiting(&self) -> usize {
         self.active.weight() + self.view.frozen.iter().map(|f| f.weight).sum::<usize>()
@@ -82,7 +82,10 @@ pub(super) struct Checkpoint {
     pub(super) generation: u64,
     /// Keeps every block of it from being reused.
     pub(super) root: Option<BlockRef>,
-    pub(super) table: Vec<Segment>,
+    /// Where its table is.
+    pub(super) place: TableLocation,
+    /// Number of the last batch it holds; `None` if it is of an earlier life of the store.
+    pub(super) msn: Option<u64>,
     /// Write superblocks with [`crate::superblock::Superblock::write_in_turn`].
     pub(super) in_turn: bool,
 }
@@ -108,17 +111,25 @@ pub(super) struct Inner {
     pub(super) gate: RwLock<()>,
     pub(super) checkpoint: Mutex<Checkpoint>,
     pub(super) tree: Mutex<()>,
-    pub(super) front: RwLock<Front>,
-    /// [`Front::waiting`] when the lock was last held alone.
+    pub(super) front: RwLock<CurrentViews>,
+    /// [`CurrentViews::waiting`] when the lock was last held alone.
     pub(super) waiting: AtomicUsize,
     /// Extents that log records still needed by a recovery refer to, by the number of the record.
     pub(super) pins: Mutex<BTreeMap<u64, Vec<BlockRef>>>,
-    /// Set by the first failure after which the outcome of writes is unknown.
-    pub(super) failure: OnceLock<String>,
+    /// The first failure after which the outcome of writes is unknown, whoever of all who write to the storage met it.
+    pub(super) failure: Arc<FailureLatch>,
     /// Freed units when a writer was last told that space is out, plus one; and refusals since.
     pub(super) refused_at: AtomicU64,
     pub(super) refusals: AtomicU64,
+    /// Bytes of free space kept for batches that will ask for them.
+    pub(super) promised: AtomicU64,
+    /// Held by whoever looks whether more can be promised.
+    pub(super) promising: Mutex<()>,
     pub(super) checkpoints: AtomicU64,
+    /// Times that threads in the background could not apply a memtable or take a checkpoint for want of space, one after the other.
+    pub(super) starved: AtomicU32,
+    /// Freed units the last time.
+    pub(super) starved_at: AtomicU64,
     /// Node bytes written when the last checkpoint ended.
     pub(super) written_at_checkpoint: AtomicU64,
     /// The same for messages that have reached leaves out of extents.
@@ -136,23 +147,27 @@ pub(super) struct Signals {
 }
 
 impl Inner {
-    pub(super) fn read_front(&self) -> std::sync::RwLockReadGuard<'_, Front> {
-        self.front.read().unwrap_or_else(|e| e.into_inner())
+    pub(super) fn read_front(&self) -> RwLockReadGuard<'_, CurrentViews> {
+        self.failure.unpoisoned(self.front.read())
     }
 
-    pub(super) fn write_front(&self) -> std::sync::RwLockWriteGuard<'_, Front> {
+    pub(super) fn write_front(&self) -> RwLockWriteGuard<'_, CurrentViews> {
         // It is held for some microseconds: who sleeps for it is woken long after.
-        for _ in 0..FRONT_TRIES {
+        for _ in 0..LOCK_TRIES {
             if let Ok(front) = self.front.try_write() {
                 return front;
             }
             std::hint::spin_loop();
         }
-        self.front.write().unwrap_or_else(|e| e.into_inner())
+        self.failure.unpoisoned(self.front.write())
     }
 
     pub(super) fn lock_tree(&self) -> MutexGuard<'_, ()> {
-        self.tree.lock().unwrap_or_else(|e| e.into_inner())
+        self.failure.unpoisoned(self.tree.lock())
+    }
+
+    pub(super) fn lock_checkpoint(&self) -> MutexGuard<'_, Checkpoint> {
+        self.failure.unpoisoned(self.checkpoint.lock())
     }
 
     pub(super) fn view(&self) -> Arc<View> {
@@ -164,9 +179,9 @@ impl Inner {
         let view = {
             let front = self.read_front();
             match front.active.get(key) {
-                Found::Deleted => return Ok(None),
-                Found::Op(op) => newer = Some(op.clone()),
-                Found::Nothing => {}
+                Lookup::Deleted => return Ok(None),
+                Lookup::Op(op) => newer = Some(op.clone()),
+                Lookup::Nothing => {}
             }
             front.view.clone()
         };
@@ -175,16 +190,16 @@ impl Inner {
                 break;
             }
             match frozen.buffer().get(key) {
-                Found::Op(op) => newer = Some(newer.map_or_else(|| op.clone(), |n| op.then(&n))),
-                Found::Deleted => newer = Some(newer.unwrap_or_else(Op::delete).on_absent()),
-                Found::Nothing => {}
+                Lookup::Op(op) => newer = Some(newer.map_or_else(|| op.clone(), |n| op.then(&n))),
+                Lookup::Deleted => newer = Some(newer.unwrap_or_else(Op::delete).on_absent()),
+                Lookup::Nothing => {}
             }
         }
         let op = match newer {
             Some(op) if op.is_resolved() => op,
             newer => self.store.find(&view.root, key, newer)?,
         };
-        self.store.value_of(&op, For::Caller)
+        self.store.value_of(&op, CachePolicy::Caller)
     }
 
     pub(super) fn ask_sync(&self) -> Result<u64> {
@@ -198,13 +213,36 @@ impl Inner {
 
     /// Refuses writes after a failure that left their outcome unknown.
     pub(super) fn check_writable(&self) -> Result<()> {
-        self.failure.get().map_or(Ok(()), |why| Err(Error::ReadOnly(why.clone())))
+        self.failure.check()
+    }
+
+    /// Does `work` for a thread of the store or a caller of it. If that panics the store takes no more writes, all who wait for the
+    /// thread hear of it, and the panic goes on.
+    pub(super) fn guarded<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        let woken = WokenAfterPanic(self);
+        let done = self.failure.guard(FailedOperation::Internal, || work(self));
+        std::mem::forget(woken);
+        done
     }
 
     /// Makes the store read-only because of `e`.
     pub(super) fn fail(&self, e: Error) -> Error {
-        let _ = self.failure.set(e.to_string());
+        self.failure.set(StopReason::internal(&e));
         self.progress.notify_all();
         e
+    }
+}
+
+/// Wakes all who may wait for this thread, which has panicked, and has kept that as the failure.
+struct WokenAfterPanic<'a>(&'a Inner);
+
+impl Drop for WokenAfterPanic<'_> {
+    fn drop(&mut self) {
+        let inner = self.0;
+        if let Some(reason) = inner.failure.get() {
+            inner.store.flight.fail(&reason.to_string());
+        }
+        inner.log.wake_all();
+        inner.progress.notify_all();
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod tests;
 mod verify;
 mod write;
 
-pub(crate) use recover::{Logged, ring_of};
+pub(crate) use recover::{LogContents, ring_of};
 pub(crate) use repair::{Plan, rebuild};
 
 pub use crate::store::CachedExtents;
@@ -27,7 +27,7 @@ pub use stats::Stats;
 pub use verify::VerifyReport;
 
 use crate::batch::WriteBatch;
-use crate::error::Result;
+use crate::error::{LostBatches, Result, StopReason};
 use crate::key::KeyRange;
 use background::Background;
 use inner::Inner;
@@ -41,12 +41,13 @@ use std::sync::Arc;
 pub struct Db {
     inner: Arc<Inner>,
     background: Option<Background>,
+    lost: Option<LostBatches>,
 }
 
 impl Db {
     /// The value of `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.inner.get(key)
+        self.inner.guarded(|inner| inner.get(key))
     }
 
     /// Sets the value of `key`.
@@ -96,7 +97,7 @@ impl Db {
     /// [`Error::NoSpace`](crate::Error::NoSpace) and [`Error::Invalid`](crate::Error::Invalid) mean that nothing
     /// happened. Any other error leaves open whether the batch survives, and the store takes no more writes.
     pub fn write(&self, batch: WriteBatch) -> Result<u64> {
-        self.inner.write(batch)
+        self.inner.guarded(|inner| inner.write(batch))
     }
 
     /// True if a write would have to wait now until the tree has taken in what was written before.
@@ -104,12 +105,23 @@ impl Db {
         self.inner.has_to_wait()
     }
 
-    /// Looks for space for `bytes` of new data, and makes what was deleted free if that is needed. Reserves nothing.
+    /// Keeps `bytes` of free space for batches to come that say so with [`WriteBatch::from_promise`]; what was deleted is made
+    /// free if that is needed. Nothing of it outlives the store's closing.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace) if there is none; the storage's.
-    pub fn make_room(&self, bytes: usize) -> Result<()> {
-        self.inner.make_room(bytes)
+    /// [`Error::NoSpace`](crate::Error::NoSpace) if there is not so much; the storage's.
+    pub fn promise(&self, bytes: u64) -> Result<()> {
+        self.inner.guarded(|inner| inner.promise(bytes))
+    }
+
+    /// The same of space that was promised when the store was open before, and needs no look at what is free.
+    pub fn promise_again(&self, bytes: u64) {
+        self.inner.promise_again(bytes);
+    }
+
+    /// Takes back a promise of `bytes`: they have been written, or will not be.
+    pub fn take_back(&self, bytes: u64) {
+        self.inner.take_back(bytes);
     }
 
     /// Takes a checkpoint, and makes free what was deleted in `ranges`, unless a scan sees it. Costs the rewriting of the
@@ -118,7 +130,7 @@ impl Db {
     /// # Errors
     /// [`Error::NoSpace`](crate::Error::NoSpace) if there is not enough for that; the storage's.
     pub fn settle(&self, ranges: &[KeyRange]) -> Result<()> {
-        self.inner.settle(ranges)
+        self.inner.guarded(|inner| inner.settle(ranges))
     }
 
     /// Makes every batch written before durable.
@@ -130,17 +142,34 @@ impl Db {
     /// be made for others waits a moment for it, and returns the number of the last batch written. It must be followed by
     /// a [`Db::sync_to`] of that number or a higher one; one may follow many.
     pub fn ask_sync(&self) -> Result<u64> {
-        self.inner.ask_sync()
+        self.inner.guarded(Inner::ask_sync)
     }
 
     /// Returns when batch `batch` is durable, with the number of the last one that is.
     pub fn sync_to(&self, batch: u64) -> Result<u64> {
-        self.inner.sync_to(batch)
+        self.inner.guarded(|inner| inner.sync_to(batch))
     }
 
     /// Writes everything to the tree and starts the log anew.
     pub fn checkpoint(&self) -> Result<()> {
-        self.inner.checkpoint()
+        self.inner.guarded(Inner::checkpoint)
+    }
+
+    /// Why the store takes no more writes: the first failed write or flush of any of its parts, with its cause. None while all is
+    /// well. From then on nothing is acknowledged, and reads go on.
+    pub fn failure(&self) -> Option<&StopReason> {
+        self.inner.failure.get()
+    }
+
+    /// Does `work` for whoever keeps more in memory than the store has: if it panics, the store fails as if the panic were its own, and
+    /// the panic goes on.
+    pub fn guarded<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.inner.guarded(|_| work())
+    }
+
+    /// What [`Options::recover`] let go of when the store was opened: batches that had been durable.
+    pub fn lost(&self) -> Option<&LostBatches> {
+        self.lost.as_ref()
     }
 
     /// A scan of the keys in `range`, in order.
@@ -148,7 +177,8 @@ impl Db {
     /// It sees exactly the state when it was made: all batches written before, none written later. While it
     /// lives, the space of what it sees cannot be reused.
     pub fn scan(&self, range: &KeyRange) -> Cursor {
-        Cursor::new(&self.inner, range, self.background.as_ref().and_then(Background::prefetcher))
+        let prefetch = self.background.as_ref().and_then(Background::prefetcher);
+        self.inner.guarded(|_| Cursor::new(&self.inner, range, prefetch))
     }
 
     /// Number of the last batch written; after opening, of the last batch recovered.
@@ -164,13 +194,13 @@ impl Db {
     /// Takes a checkpoint, then reads every node and extent and checks every checksum, key order, reference and
     /// free unit. Writers wait meanwhile.
     pub fn verify(&self) -> Result<VerifyReport> {
-        self.inner.verify()
+        self.inner.guarded(Inner::verify)
     }
 
     /// Takes a checkpoint and stops the background threads. Dropping without closing is like a crash, except
     /// that the log is written: opening replays it.
     pub fn close(mut self) -> Result<()> {
-        let done = self.inner.checkpoint();
+        let done = self.checkpoint();
         self.background.take();
         done
     }

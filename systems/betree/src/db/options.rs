@@ -2,9 +2,9 @@
 
 use crate::codec::Compression;
 use crate::error::{Error, Result};
-use crate::steps::Steps;
+use crate::steps::Features;
 use crate::storage::UNIT;
-use crate::store::{CachedExtents, Shape};
+use crate::store::{CachedExtents, NodeSizes};
 use std::time::Duration;
 
 /// Options of a store. The node sizes and the log's size are fixed at creation; opening ignores them.
@@ -43,8 +43,11 @@ pub struct Options {
     pub background: bool,
     /// Tell the storage about freed space after each checkpoint. Default false.
     pub discard: bool,
+    /// Open also a store whose log has lost batches that were acknowledged as durable, without them and whatever came after them;
+    /// see [`crate::Db::lost`]. Default false: such a store is refused with [`Error::Lost`].
+    pub recover: bool,
     /// Which of BetrFS's optimisations are in force, for measuring what each is worth. Default all.
-    pub steps: Steps,
+    pub steps: Features,
 }
 
 impl Default for Options {
@@ -64,7 +67,8 @@ impl Default for Options {
             sync_interval: Some(Duration::from_secs(1)),
             background: true,
             discard: false,
-            steps: Steps::ALL,
+            recover: false,
+            steps: Features::ALL,
         }
     }
 }
@@ -87,8 +91,8 @@ impl Options {
         }
     }
 
-    pub(super) fn shape(&self) -> Shape {
-        Shape {
+    pub(super) fn shape(&self) -> NodeSizes {
+        NodeSizes {
             leaf_bytes: self.leaf_bytes,
             basement_bytes: self.basement_bytes,
             buffer_bytes: self.buffer_bytes,
@@ -111,7 +115,7 @@ impl Options {
             return bad("fanout must be from 4 to 4096");
         }
         if self.basement_bytes < 256
-            || self.leaf_bytes < 2 * self.basement_bytes
+            || self.leaf_bytes < self.basement_bytes.saturating_mul(2)
             || self.leaf_bytes > 64 << 20
         {
             return bad(

@@ -7,11 +7,11 @@
 //! cut meanwhile leaves what was there before.
 
 use super::inner::{Inner, View};
-use super::write::{Applied, add_changes};
+use super::write::{ApplyOutcome, SpaceCheck, add_changes};
 use crate::batch::{self, Change};
 use crate::block::BlockRef;
-use crate::error::{Error, Result};
-use crate::log::{self, Frames, Place, Replayed, Ring};
+use crate::error::{Error, LostBatches, Result};
+use crate::log::{self, Frames, LaterFrames, LogPosition, ReplayedFrame, Ring};
 use crate::storage::{Storage, UNIT};
 use crate::superblock::{LOG_START, Superblock};
 use crate::table::Table;
@@ -34,25 +34,27 @@ pub(crate) fn ring_of(sb: &Superblock) -> Ring {
 }
 
 /// Where the log goes on after a checkpoint.
-pub(super) fn place_of(sb: &Superblock) -> Place {
-    Place { pos: sb.log_pos, seq: sb.log_seq }
+pub(super) fn place_of(sb: &Superblock) -> LogPosition {
+    LogPosition { pos: sb.log_pos, seq: sb.log_seq }
 }
 
 /// Consecutive frames of one life.
-struct Stretch {
+struct FrameRun {
     ring: Ring,
-    from: Place,
+    from: LogPosition,
     /// Last message of the checkpoint that it follows.
     msn: u64,
     frames: usize,
 }
 
 /// The log after a checkpoint: where it is, and what of it has to be known before anything is written.
-pub(crate) struct Logged {
+pub(crate) struct LogContents {
     /// Last message of the checkpoint.
     msn: u64,
-    stretches: Vec<Stretch>,
-    end: Place,
+    stretches: Vec<FrameRun>,
+    end: LogPosition,
+    /// Where the next frame may be, byte of the storage, if that cannot be read.
+    pub unreadable: Option<u64>,
     /// Last message of the last frame.
     reached: u64,
     /// Frames.
@@ -67,29 +69,30 @@ pub(crate) struct Logged {
     extents: BTreeMap<u64, Vec<BlockRef>>,
 }
 
-impl Logged {
+impl LogContents {
     /// Reads the log after checkpoint `sb`. The space of the extents in it is taken out of the free space of `table`, which holds
     /// the checkpoint's blocks.
-    pub fn read(storage: &dyn Storage, table: &Table, sb: &Superblock) -> Result<Logged> {
-        let mut logged = Logged::nothing(sb.msn, place_of(sb));
+    pub fn read(storage: &dyn Storage, table: &Table, sb: &Superblock) -> Result<LogContents> {
+        let mut logged = LogContents::nothing(sb.msn, place_of(sb));
         logged.add(storage, table, ring_of(sb), place_of(sb), sb.msn)?;
         Ok(logged)
     }
 
     /// The same log, whose extents are taken out of the free space of another table.
-    pub fn again(&self, storage: &dyn Storage, table: &Table) -> Result<Logged> {
-        let mut logged = Logged::nothing(self.msn, self.end);
+    pub fn again(&self, storage: &dyn Storage, table: &Table) -> Result<LogContents> {
+        let mut logged = LogContents::nothing(self.msn, self.end);
         for s in &self.stretches {
             logged.add(storage, table, s.ring, s.from, s.msn)?;
         }
         Ok(logged)
     }
 
-    fn nothing(msn: u64, end: Place) -> Logged {
-        Logged {
+    fn nothing(msn: u64, end: LogPosition) -> LogContents {
+        LogContents {
             msn,
             stretches: Vec::new(),
             end,
+            unreadable: None,
             reached: msn,
             frames: 0,
             batches: 0,
@@ -109,8 +112,15 @@ impl Logged {
     }
 
     /// Adds the frames of `ring` from `from` on, of which the first follows message `msn` or holds it.
-    fn add(&mut self, storage: &dyn Storage, table: &Table, ring: Ring, from: Place, msn: u64) -> Result<()> {
-        let mut stretch = Stretch { ring, from, msn, frames: 0 };
+    fn add(
+        &mut self,
+        storage: &dyn Storage,
+        table: &Table,
+        ring: Ring,
+        from: LogPosition,
+        msn: u64,
+    ) -> Result<()> {
+        let mut stretch = FrameRun { ring, from, msn, frames: 0 };
         let mut frames = Frames::new(storage, ring, from, msn);
         for frame in &mut frames {
             let frame = frame?;
@@ -121,12 +131,13 @@ impl Logged {
             }
         }
         self.end = frames.place();
+        self.unreadable = frames.unreadable();
         self.frames += stretch.frames;
         self.stretches.push(stretch);
         Ok(())
     }
 
-    fn look_at(&mut self, frame: &Replayed, table: &Table) -> std::result::Result<(), (u64, Malformed)> {
+    fn look_at(&mut self, frame: &ReplayedFrame, table: &Table) -> std::result::Result<(), (u64, Malformed)> {
         let records = log::records(frame.payload()).map_err(|m| (frame.first_msn, m))?;
         for (msn, record) in (frame.first_msn..).zip(records).filter(|(msn, _)| *msn > self.msn) {
             let mut named = Vec::new();
@@ -150,8 +161,23 @@ impl Logged {
         Ok(())
     }
 
+    /// What lies behind the last frame, in the next `bytes` of the ring.
+    pub fn later(&self, storage: &dyn Storage, bytes: u64) -> Result<LaterFrames> {
+        let ring = self.stretches.last().map(|s| s.ring);
+        ring.map_or(Ok(LaterFrames::default()), |ring| log::later_frames(storage, &ring, self.end, bytes))
+    }
+
+    /// The batches that superblock `sb` or `later` frames say were durable and that the log has lost.
+    pub fn lost(&self, sb: &Superblock, later: &LaterFrames) -> Option<LostBatches> {
+        let last = sb.durable.max(later.durable);
+        let LogPosition { pos, seq } = self.end;
+        let ring = ring_of(sb);
+        let offset = ring.start + pos % ring.len;
+        (last > self.reached).then(|| LostBatches { first: self.reached + 1, last, frame: seq, offset })
+    }
+
     /// Where the next frame would be.
-    pub fn end(&self) -> Place {
+    pub fn end(&self) -> LogPosition {
         self.end
     }
 
@@ -161,13 +187,19 @@ impl Logged {
     }
 
     /// The frames once more, one by one.
-    pub fn frames<'a>(&'a self, storage: &'a dyn Storage) -> impl Iterator<Item = Result<Replayed>> + 'a {
-        let frames = |s: &Stretch| Frames::new(storage, s.ring, s.from, s.msn).take(s.frames);
+    pub fn frames<'a>(
+        &'a self,
+        storage: &'a dyn Storage,
+    ) -> impl Iterator<Item = Result<ReplayedFrame>> + 'a {
+        let frames = |s: &FrameRun| Frames::new(storage, s.ring, s.from, s.msn).take(s.frames);
         self.stretches.iter().flat_map(frames)
     }
 
-    /// The batches of one of the frames that are counted in [`Logged::batches`], one by one.
-    pub fn batches<'a>(&'a self, frame: &'a Replayed) -> Result<impl Iterator<Item = Result<Numbered>> + 'a> {
+    /// The batches of one of the frames that are counted in [`LogContents::batches`], one by one.
+    pub fn batches<'a>(
+        &'a self,
+        frame: &'a ReplayedFrame,
+    ) -> Result<impl Iterator<Item = Result<Numbered>> + 'a> {
         let records = match log::records(frame.payload()) {
             Ok(records) => records,
             Err(_) if self.wrong.is_some() => Vec::new(),
@@ -214,7 +246,7 @@ fn corrupt(why: &str) -> Error {
 
 impl Inner {
     /// Applies the batches of the log that the checkpoint lacks. `logged` must be kept until there is a new one.
-    pub(super) fn recover(&self, logged: &Logged) -> Result<()> {
+    pub(super) fn recover(&self, logged: &LogContents) -> Result<()> {
         if let Some((_, wrong)) = &logged.wrong {
             return Err(corrupt(wrong.0));
         }
@@ -248,7 +280,7 @@ impl Inner {
     fn apply_front(&self) -> Result<()> {
         self.freeze();
         // There is no checkpoint in the middle of a recovery: the log that it began with would be lost.
-        while self.apply_next(false)? != Applied::Nothing {}
+        while self.apply_next(SpaceCheck::Skip)? != ApplyOutcome::Nothing {}
         // As before each batch that is written: a store that is short of space spills nothing and goes in small steps.
         self.look_at_space();
         Ok(())

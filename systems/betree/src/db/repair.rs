@@ -2,10 +2,11 @@
 
 use super::Options;
 use super::inner::View;
-use super::open::{Found, assemble, stored_options};
-use super::recover::Logged;
+use super::open::{RecoveredState, assemble, stored_options};
+use super::recover::LogContents;
 use crate::error::Result;
-use crate::fsck::{BadExtents, Loss, Walk, Walked, salvage};
+use crate::fsck::{BadExtents, Loss, Walk, WalkCounts, salvage};
+use crate::log;
 use crate::storage::Storage;
 use crate::superblock::Superblock;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ pub(crate) struct Plan<'a> {
     /// Highest life found.
     pub life: u64,
     /// The log that follows `base`.
-    pub logged: &'a Logged,
+    pub logged: &'a LogContents,
     /// What is damaged below `base`.
-    pub walked: &'a Walked,
+    pub walked: &'a WalkCounts,
 }
 
 /// The outcome of a repair.
@@ -38,7 +39,7 @@ pub(crate) fn rebuild(storage: Arc<dyn Storage>, plan: &Plan<'_>) -> Result<Rebu
     let options = Options { background: false, sync_interval: None, ..Options::default() };
     let options = stored_options(sb, options);
     options.check(sb.units)?;
-    let found = Found {
+    let found = RecoveredState {
         uuid: sb.uuid,
         life: plan.life + 1,
         generation: plan.generation,
@@ -51,7 +52,7 @@ pub(crate) fn rebuild(storage: Arc<dyn Storage>, plan: &Plan<'_>) -> Result<Rebu
     let inner = assemble(storage, options, &found);
     let mut wrong = Vec::new();
     inner.load_tree(sb, Some(&mut wrong))?;
-    inner.checkpoint.lock().unwrap_or_else(|e| e.into_inner()).in_turn = true;
+    inner.lock_checkpoint().in_turn = true;
     let mut bad_chunks = plan.walked.bad_chunks.clone();
     // Space of extents in the log must be taken before anything is allocated.
     let logged = plan.logged.again(&*inner.store.storage, &inner.store.table)?;
@@ -73,5 +74,8 @@ pub(crate) fn rebuild(storage: Arc<dyn Storage>, plan: &Plan<'_>) -> Result<Rebu
     // Once for each superblock, so that nothing old or damaged stays.
     inner.checkpoint()?;
     inner.checkpoint()?;
+    if let Some(offset) = logged.unreadable {
+        log::overwrite_unreadable(&*inner.store.storage, offset)?;
+    }
     Ok(Rebuilt { loss, last_msn: inner.read_front().last_msn })
 }

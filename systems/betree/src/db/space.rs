@@ -2,13 +2,17 @@
 
 use super::Options;
 use super::inner::{Inner, View};
+use crate::batch::Demand;
 use crate::error::{Error, Result};
 use crate::key::KeyRange;
 use crate::node::NodeRef;
 use crate::storage::UNIT;
+use crate::store::units_for;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Units that are left for lists of the table's pieces, short ones.
+const TABLE_LIST_UNITS: u64 = 3;
 /// A checkpoint for the sake of space frees at least this part of all.
 const FREED_PART_MIN: u64 = 64;
 
@@ -16,6 +20,12 @@ const FREED_PART_MIN: u64 = 64;
 pub(super) fn memtable_bytes_max(options: &Options, units: u64) -> usize {
     let share = (units as usize * UNIT / 128).max(4096);
     options.memtable_bytes.min(share)
+}
+
+/// Units for a piece of the table of so many, and lists of pieces: one of a unit names 512 places of the piece, and may be in
+/// places itself.
+pub(super) fn table_units(piece: u64) -> u64 {
+    piece + piece / 256 + TABLE_LIST_UNITS
 }
 
 impl Inner {
@@ -96,38 +106,65 @@ impl Inner {
         (capacity / 25).max(needed).min(capacity / 4)
     }
 
-    /// What [`admit`](Inner::admit) does for a batch of so many bytes, without one.
-    pub(super) fn make_room(&self, bytes: usize) -> Result<()> {
-        // More than there ever is: nothing that could be freed would do.
-        if bytes as u64 > self.units * UNIT as u64 {
+    /// Keeps so many bytes of free space for batches to come.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if there are not as many, the storage's.
+    pub(super) fn promise(&self, bytes: u64) -> Result<()> {
+        if bytes > self.units * UNIT as u64 {
             return Err(Error::NoSpace);
         }
-        self.admit(bytes)
+        // One at a time, so that of several who ask none is promised what another one was. Writers go on meanwhile: what has not been
+        // granted yet takes nothing from them.
+        let _promising = self.promising.lock().unwrap_or_else(|e| e.into_inner());
+        // Not nothing at all, which is always let pass.
+        let growth = usize::try_from(bytes / 5 * 4 + 1).unwrap_or(usize::MAX);
+        self.admit(Demand { growth, ..Demand::default() })?;
+        self.promise_again(bytes);
+        Ok(())
     }
 
-    /// Lets a batch with `growth` bytes of new data pass only if it and everything waiting will find space.
-    pub(super) fn admit(&self, growth: usize) -> Result<()> {
+    /// Promises so many bytes without a look at what is free.
+    pub(super) fn promise_again(&self, bytes: u64) {
+        let more = |promised: u64| Some(promised.saturating_add(bytes));
+        let _ = self.promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
+    /// So many promised bytes are taken, or not wanted any longer.
+    pub(super) fn take_back(&self, bytes: u64) {
+        let less = |promised: u64| Some(promised.saturating_sub(bytes));
+        let _ = self.promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// Bytes that have been promised.
+    pub(super) fn promised_bytes(&self) -> u64 {
+        self.promised.load(Ordering::Acquire)
+    }
+
+    /// Lets a batch pass only if it and everything waiting will find space.
+    pub(super) fn admit(&self, demand: Demand) -> Result<()> {
         self.look_at_space();
-        if growth == 0 {
+        if demand.growth == 0 {
             if self.refused_at.load(Ordering::Relaxed) != 0 {
                 self.refused_at.store(0, Ordering::Relaxed);
             }
             return Ok(());
         }
         for attempt in 0..2 {
-            if self.has_space(growth) {
+            if self.has_space(demand) {
                 return Ok(());
             }
             let freed = self.store.table.freed_units() + 1;
-            let known = self.refused_at.load(Ordering::Relaxed) == freed;
+            let plain = demand.promised == 0 && !demand.overwrites;
+            let known = plain && self.refused_at.load(Ordering::Relaxed) == freed;
             if attempt == 1 || known && self.refusals.fetch_add(1, Ordering::Relaxed) % 64 != 63 {
                 self.refused_at.store(freed, Ordering::Relaxed);
                 return Err(Error::NoSpace);
             }
             // A checkpoint frees what was overwritten since the last one.
             self.checkpoint()?;
-            if !self.has_space(growth) {
-                self.reclaim(growth)?;
+            if !self.has_space(demand) {
+                self.reclaim(demand)?;
             }
         }
         Err(Error::NoSpace)
@@ -195,7 +232,7 @@ impl Inner {
     }
 
     /// Moves pending messages, deletes among them, down to the leaves until there is space or nothing is pending.
-    fn reclaim(&self, growth: usize) -> Result<()> {
+    fn reclaim(&self, demand: Demand) -> Result<()> {
         let mut left = KeyRange::all();
         for step in 1u64.. {
             let settled = match self.push_down(&mut left) {
@@ -204,7 +241,7 @@ impl Inner {
             };
             if self.is_tight() || step % 64 == 0 || !settled {
                 self.checkpoint()?;
-                if !settled || self.has_space(growth) {
+                if !settled || self.has_space(demand) {
                     break;
                 }
             }
@@ -213,9 +250,12 @@ impl Inner {
         Ok(())
     }
 
-    fn has_space(&self, growth: usize) -> bool {
+    fn has_space(&self, demand: Demand) -> bool {
         let waiting = self.waiting.load(Ordering::Relaxed);
-        let needed = (waiting + self.store.meter.unwritten() + growth) as u64 / 4 * 5 + self.reserve_bytes();
+        let data = (waiting + self.store.meter.unwritten() + demand.growth) as u64 / 4 * 5;
+        let lent = if demand.overwrites { self.base_reserve_bytes() / 4 } else { 0 };
+        let promised = self.promised_bytes().saturating_sub(demand.promised);
+        let needed = (data + self.reserve_bytes() - lent).saturating_add(promised);
         let table = &self.store.table;
         table.free_units_known() * UNIT as u64 >= needed || table.free_units() * UNIT as u64 >= needed
     }
@@ -223,6 +263,13 @@ impl Inner {
     /// True if a checkpoint would find its space now: what is unwritten, and the table, fit besides what they replace.
     pub(super) fn can_write_unwritten(&self) -> bool {
         self.fits_besides(self.base_reserve_bytes() / 8)
+    }
+
+    /// The same, certainly, however much of the table has changed.
+    pub(super) fn fits_unwritten(&self) -> bool {
+        let to_come = self.store.meter.unwritten() as u64 / 8;
+        let bytes = self.store.table.piece_bytes_max() + to_come;
+        self.fits_besides(table_units(units_for(bytes as usize)) * UNIT as u64)
     }
 
     /// The same, and half of the basic reserve stays for what the next messages rewrite.

@@ -13,6 +13,8 @@ pub struct Stats {
     pub free_bytes: u64,
     /// Bytes that only deletes and checkpoints may use.
     pub reserve_bytes: u64,
+    /// Bytes that have been promised, see [`Db::promise`](crate::Db::promise).
+    pub promised_bytes: u64,
     /// Nodes and extents on storage.
     pub nodes: usize,
     /// Extents on storage.
@@ -46,6 +48,8 @@ pub struct Stats {
     pub node_bytes_written: u64,
     /// See [`Stats::checkpoints`].
     pub extent_bytes_written: u64,
+    /// Bytes since opening of what checkpoints wrote of the translation table, in all copies.
+    pub table_bytes_written: u64,
     /// Bytes of messages since opening that were written to extents to wait in inner nodes.
     pub spilled_bytes: u64,
     /// Of the log's records, bytes for which a record stands that refers to what was spilled.
@@ -101,6 +105,7 @@ impl Inner {
             capacity_bytes: self.units * unit,
             free_bytes: self.store.table.free_units() * unit,
             reserve_bytes: self.reserve_bytes(),
+            promised_bytes: self.promised_bytes(),
             nodes,
             extents,
             height: view.root.level(),
@@ -122,6 +127,7 @@ impl Inner {
             nodes_written: n(&c.nodes_written),
             node_bytes_written: n(&c.node_bytes_written),
             extent_bytes_written: n(&c.extent_bytes_written),
+            table_bytes_written: n(&c.table_bytes_written),
             spilled_bytes: n(&c.spilled_bytes),
             bound_bytes: n(&c.bound_bytes),
             reads: n(&c.reads),

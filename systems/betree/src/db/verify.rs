@@ -23,18 +23,22 @@ pub struct VerifyReport {
 
 impl Inner {
     pub(super) fn verify(&self) -> Result<VerifyReport> {
-        let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let _gate = self.failure.unpoisoned(self.gate.write());
         self.checkpoint()?;
-        let last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        let last = self.lock_checkpoint();
         let _tree = self.lock_tree();
         let mut walk = Walk::new(&self.store);
         if let Some(root) = &last.root {
-            walk.node(root, Some(&KeyRange::all()));
+            walk.node(root, u8::MAX, Some(&KeyRange::all()));
         }
         let found = walk.found;
         let mut problems = found.problems;
-        problems.extend(self.store.table.audit(LOG_START + self.log_units, self.units, &last.table));
-        if Superblock::copies(&*self.store.storage, last.generation)? < 2 {
+        problems.extend(self.store.table.audit(
+            LOG_START + self.log_units,
+            self.units,
+            &last.place.segments(),
+        ));
+        if Superblock::copies(&*self.store.storage, last.generation) < 2 {
             problems.push("a copy of the superblock is damaged".into());
         }
         let (nodes, extents, bytes, entries) = (found.nodes, found.extents, found.bytes, found.entries);

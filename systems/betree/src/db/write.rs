@@ -1,6 +1,7 @@
 //! Writing: extents for large values, the log record, the memtable, and structural batches.
 
-use super::inner::{Front, Frozen, Inner, View};
+use super::inner::{CurrentViews, Frozen, Inner, View};
+use super::space::table_units;
 use crate::batch::{self, Change, Head, PACKED_VALUE_MIN, Pending, WriteBatch};
 use crate::block::{BlockKind, BlockRef};
 use crate::buffer::Buffer;
@@ -8,11 +9,11 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::heap;
 use crate::key::{Key, KeyRange};
-use crate::log::{Appended, Log, Waiting};
+use crate::log::{AppendOutcome, Backlog, Log};
 use crate::memtable::Memtable;
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::NodeRef;
-use crate::store::count;
+use crate::store::{count, units_for};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,9 @@ use std::time::Duration;
 
 /// Frozen memtables that may wait before writers have to.
 const FROZEN_MAX: usize = 2;
+/// After so many attempts in vain to apply a memtable or take a checkpoint for want of space, writers that wait for it are refused. What frees
+/// space does so within one or two, unless somebody keeps it.
+const ATTEMPTS_MAX: u32 = 3;
 /// After a memtable with so much on the heap has gone, the heap's free memory is given back.
 const TRIM_BYTES: usize = 8 << 20;
 /// Of batches with so many bytes the memtable and the log have one copy. In a smaller one the keys, which the memtable drops when
@@ -30,7 +34,7 @@ const EXTENT_TARGET: usize = 1 << 20;
 
 /// What became of a frozen memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Applied {
+pub(super) enum ApplyOutcome {
     /// There is none.
     Nothing,
     /// It is in the tree.
@@ -39,8 +43,19 @@ pub(super) enum Applied {
     Postponed,
 }
 
+/// What happens to a memtable if space is short: what applying it makes is written by the next checkpoint, beside what it replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpaceCheck {
+    /// It is postponed, if a checkpoint frees something, and fails otherwise.
+    Postpone,
+    /// It fails: if more were in memory than fits, no checkpoint could be taken any more, and nothing would ever be free.
+    Require,
+    /// Nobody looks: in a recovery there is no checkpoint in between, and all of the log had its place before.
+    Skip,
+}
+
 /// A batch ready to be logged.
-struct Staged {
+struct StagedBatch {
     batch: WriteBatch,
     /// What the tree gets, if that is not what `batch` says: large values are in extents.
     changes: Option<Vec<Change>>,
@@ -51,7 +66,7 @@ struct Staged {
     binds: Vec<BlockRef>,
 }
 
-impl Staged {
+impl StagedBatch {
     fn record(&self) -> [&[u8]; 2] {
         match &self.record {
             Some(record) => [record, &[]],
@@ -65,7 +80,12 @@ impl Staged {
     }
 
     /// Appends the record to the log. Of what lies in `memtable` then the copy is returned.
-    fn append_to(&self, log: &Log, msn: u64, memtable: &mut Memtable) -> Result<(Appended, Option<Bytes>)> {
+    fn append_to(
+        &self,
+        log: &Log,
+        msn: u64,
+        memtable: &mut Memtable,
+    ) -> Result<(AppendOutcome, Option<Bytes>)> {
         let binds = !self.binds.is_empty();
         if !self.is_shared() {
             return Ok((log.append(msn, &self.record(), binds)?, None));
@@ -122,17 +142,17 @@ impl Inner {
         }
         if !self.options.steps.range && batch.deletes_range() {
             // Nobody else may write between looking for the keys and deleting them.
-            let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
+            let _gate = self.failure.unpoisoned(self.gate.write());
             let expanded = self.expand_ranges(batch)?;
             return self.write_messages(expanded);
         }
-        let _gate = self.gate.read().unwrap_or_else(|e| e.into_inner());
+        let _gate = self.failure.unpoisoned(self.gate.read());
         self.write_messages(batch)
     }
 
     /// Writes a batch that only needs the memtable; the caller holds the gate.
     fn write_messages(&self, batch: WriteBatch) -> Result<u64> {
-        self.admit(batch.growth())?;
+        self.admit(batch.demand())?;
         let mut staged = self.stage_and_record(batch)?;
         let (msn, waiting) = loop {
             self.throttle()?;
@@ -140,18 +160,18 @@ impl Inner {
             let mut front = self.write_front();
             if self.options.background && front.view.frozen.len() >= FROZEN_MAX {
                 drop(front);
-                self.wait();
+                self.wait()?;
                 continue;
             }
             let msn = front.last_msn + 1;
             let appended = staged.append_to(&self.log, msn, &mut front.active);
             let (waiting, copy) = match appended.map_err(|e| self.fail(e))? {
-                (Appended::Full, _) => {
+                (AppendOutcome::Full, _) => {
                     drop(front);
                     self.make_log_room()?;
                     continue;
                 }
-                (Appended::Done(waiting), copy) => (waiting, copy),
+                (AppendOutcome::Done(waiting), copy) => (waiting, copy),
             };
             front.last_msn = msn;
             staged.add_to(&mut front.active, copy);
@@ -164,15 +184,15 @@ impl Inner {
             break (msn, waiting);
         };
         match waiting {
-            Waiting::Little => {}
-            Waiting::Enough if self.options.background => self.log.wake(),
-            Waiting::Enough | Waiting::TooMuch => self.log.commit_ready().map_err(|e| self.fail(e))?,
+            Backlog::Little => {}
+            Backlog::Enough if self.options.background => self.log.wake(),
+            Backlog::Enough | Backlog::TooMuch => self.log.commit_ready().map_err(|e| self.fail(e))?,
         }
         Ok(msn)
     }
 
     /// Moves large values to extents and makes the record for the log.
-    fn stage_and_record(&self, batch: WriteBatch) -> Result<Staged> {
+    fn stage_and_record(&self, batch: WriteBatch) -> Result<StagedBatch> {
         let steps = &self.options.steps;
         let max = self.log.record_bytes_max();
         let head = batch.head();
@@ -180,7 +200,7 @@ impl Inner {
         // What the log cannot take goes to extents, however little it is: a small log refuses nothing that fits without it.
         let least = if len > max { 1 } else { self.options.extent_bytes.max(1) };
         let packs = batch.packable_bytes() >= least;
-        let plain = |batch| Staged { batch, changes: None, head, record: None, binds: Vec::new() };
+        let plain = |batch| StagedBatch { batch, changes: None, head, record: None, binds: Vec::new() };
         if !packs || !steps.page_sharing && len <= max {
             if len > max {
                 return Err(too_long(len, max));
@@ -191,14 +211,14 @@ impl Inner {
             let changes = self.stage(batch.clone().into_changes())?;
             let bytes: usize = batch::extents(&changes).iter().map(|e| e.info().len as usize).sum();
             count(&self.store.counters.logged_twice_bytes, bytes as u64);
-            return Ok(Staged { changes: Some(changes), ..plain(batch) });
+            return Ok(StagedBatch { changes: Some(changes), ..plain(batch) });
         }
         let changes = self.stage(batch.into_changes())?;
         let record = batch::encode(&changes);
         if record.len() > max {
             return Err(too_long(record.len(), max));
         }
-        Ok(Staged {
+        Ok(StagedBatch {
             batch: WriteBatch::new(),
             binds: batch::extents(&changes),
             changes: Some(changes),
@@ -244,7 +264,7 @@ impl Inner {
     /// Keeps extents in place as long as a recovery could meet their record.
     pub(super) fn pin(&self, msn: u64, extents: Vec<BlockRef>) {
         if !extents.is_empty() {
-            let mut pins = self.pins.lock().unwrap_or_else(|e| e.into_inner());
+            let mut pins = self.failure.unpoisoned(self.pins.lock());
             pins.entry(msn).or_default().extend(extents);
         }
     }
@@ -296,51 +316,75 @@ impl Inner {
     }
 
     /// Lets the log empty, by a checkpoint here or in the background.
-    fn make_log_room(&self) -> Result<()> {
+    pub(super) fn make_log_room(&self) -> Result<()> {
         if !self.options.background {
             return self.checkpoint();
         }
         self.request_checkpoint();
-        self.wait();
+        self.wait()?;
         self.check_writable()
     }
 
     /// Waits a moment for progress in the background. The time limit only guards against a lost wake-up.
-    fn wait(&self) {
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if there is none, for want of space.
+    fn wait(&self) -> Result<()> {
+        let freed = || self.store.table.freed_units() != self.starved_at.load(Ordering::Relaxed);
+        if self.starved.load(Ordering::Relaxed) >= ATTEMPTS_MAX && !freed() {
+            return Err(Error::NoSpace);
+        }
         let signals = self.signals.lock().unwrap_or_else(|e| e.into_inner());
         let _ = self.progress.wait_timeout(signals, Duration::from_millis(20));
+        Ok(())
     }
 
-    /// Applies the oldest frozen memtable to the tree, if there is one.
+    /// Applies the oldest frozen memtable to the tree, if there is one. If there is no space, a checkpoint frees some first.
     pub(super) fn apply_oldest(&self) -> Result<bool> {
-        let mut applied = self.apply_next(true)?;
-        if applied == Applied::Postponed {
-            let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
-            self.checkpoint_applied(&mut last)?;
-            drop(last);
-            applied = self.apply_next(false)?;
+        let applied = match self.apply_next(SpaceCheck::Postpone) {
+            Ok(ApplyOutcome::Postponed) | Err(Error::NoSpace) => self.apply_after_checkpoint(),
+            applied => applied,
+        };
+        if matches!(applied, Ok(ApplyOutcome::Done)) {
+            self.starved.store(0, Ordering::Relaxed);
         }
-        Ok(applied == Applied::Done)
+        applied.map(|applied| applied == ApplyOutcome::Done)
     }
 
-    /// Applies the oldest frozen memtable to the tree, unless it `postpones` that: if a checkpoint should come first, for want of space.
-    pub(super) fn apply_next(&self, postpones: bool) -> Result<Applied> {
+    fn apply_after_checkpoint(&self) -> Result<ApplyOutcome> {
+        let mut last = self.lock_checkpoint();
+        self.checkpoint_applied(&mut last)?;
+        drop(last);
+        self.apply_next(SpaceCheck::Require)
+    }
+
+    /// Applies the oldest frozen memtable to the tree.
+    pub(super) fn apply_next(&self, check: SpaceCheck) -> Result<ApplyOutcome> {
         if self.view().frozen.is_empty() {
-            return Ok(Applied::Nothing);
+            return Ok(ApplyOutcome::Nothing);
         }
         self.drain_spilled()?;
         let loose = {
             let _tree = self.lock_tree();
             let view = self.view();
-            let Some(oldest) = view.frozen.first() else { return Ok(Applied::Nothing) };
+            let Some(oldest) = view.frozen.first() else { return Ok(ApplyOutcome::Nothing) };
             let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
             self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
             let buffer = oldest.buffer();
             let spilled = self.store.spill(&view.root, buffer, self.unwritten_max())?;
             let root = self.store.apply(&view.root, spilled.as_ref().unwrap_or(buffer))?;
-            if postpones && self.outdated_bytes() > 0 && !self.can_write_unwritten() {
+            let applied = match check {
+                SpaceCheck::Postpone if self.outdated_bytes() > 0 && !self.can_write_unwritten() => {
+                    Ok(ApplyOutcome::Postponed)
+                }
+                SpaceCheck::Postpone | SpaceCheck::Require => {
+                    self.require_checkpoint_space(&root).map(|()| ApplyOutcome::Done)
+                }
+                SpaceCheck::Skip => Ok(ApplyOutcome::Done),
+            };
+            if !matches!(applied, Ok(ApplyOutcome::Done)) {
                 self.store.counters.drained_bytes.store(drained, Ordering::Relaxed);
-                return Ok(Applied::Postponed);
+                return applied;
             }
             let mut front = self.write_front();
             let frozen = front.view.frozen[1..].to_vec();
@@ -360,7 +404,19 @@ impl Inner {
         // Once they run, a thread of its own writes nodes; only if it falls behind the work is shared.
         let keep = self.unwritten_max() * if self.store.behind { 2 } else { 1 };
         self.write_what_fits(keep)?;
-        Ok(Applied::Done)
+        Ok(ApplyOutcome::Done)
+    }
+
+    /// Sees that a checkpoint of the tree at `root` will find its space. How much its nodes take is only known when they are
+    /// written: they are, if it might not be there.
+    fn require_checkpoint_space(&self, root: &NodeRef) -> Result<()> {
+        if self.fits_unwritten() {
+            return Ok(());
+        }
+        let block = self.store.write_tree(root)?;
+        let table = &self.store.table;
+        let changed = units_for(table.changes(block.id()).encode().len());
+        if table.free_units() < table_units(changed) { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Lets one record that refers to what was spilled of a memtable stand for the records of its batches, as far as they have not
@@ -405,8 +461,8 @@ impl Inner {
     /// A batch with clones: all writers wait, everything before is applied, and the batch becomes a new root.
     /// The root is made before anything is logged, so a failure leaves no trace.
     fn write_structural(&self, batch: WriteBatch) -> Result<u64> {
-        self.admit(batch.growth())?;
-        let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        self.admit(batch.demand())?;
+        let _gate = self.failure.unpoisoned(self.gate.write());
         let mut staged = self.stage_and_record(batch)?;
         let binds = std::mem::take(&mut staged.binds);
         let record = staged.record().concat();
@@ -423,7 +479,7 @@ impl Inner {
             self.store.msn.store(msn, Ordering::Relaxed);
             let root = self.transform(&view.root, &changes)?;
             let appended = self.log.append(msn, &[&record], !binds.is_empty()).map_err(|e| self.fail(e))?;
-            if matches!(appended, Appended::Full) {
+            if matches!(appended, AppendOutcome::Full) {
                 drop(tree);
                 self.checkpoint()?;
                 continue;
@@ -482,7 +538,7 @@ impl Inner {
     }
 
     /// Replaces the memtable by an empty one.
-    fn freeze_front(&self, front: &mut Front) {
+    fn freeze_front(&self, front: &mut CurrentViews) {
         let mut frozen = front.view.frozen.clone();
         frozen.push(Frozen::new(std::mem::take(&mut front.active), front.last_msn));
         front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });

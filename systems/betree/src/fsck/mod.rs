@@ -14,14 +14,14 @@ pub(crate) use report::show_range;
 pub use report::{Finding, FsckOptions, FsckReport, LossKind, LostKeys, Severity};
 pub(crate) use salvage::{BadExtents, Loss, salvage};
 pub(crate) use source::{Tree, Unit, checkpoints, units};
-pub(crate) use walk::{Walk, Walked};
+pub(crate) use walk::{Walk, WalkCounts};
 
 use crate::db::{Plan, rebuild};
 use crate::error::{Doing, Error, Result};
-use crate::log::Tail;
+use crate::log::{self, Tail};
 use crate::storage::{Storage, UNIT};
 use crate::superblock::Superblock;
-use source::Examined;
+use source::CheckedCheckpoint;
 use std::sync::Arc;
 
 /// Checks everything on storage: superblocks in all copies, the translation table, each node, part and extent with
@@ -69,7 +69,7 @@ pub fn fsck(storage: impl Storage + 'static, options: FsckOptions) -> Result<Fsc
         let plan = Plan {
             base: &chosen.sb,
             generation: newest.generation,
-            life: all.iter().map(|sb| sb.life).max().unwrap_or(0),
+            life: all.iter().map(|sb| sb.life).max().unwrap_or(0).max(chosen.later.life),
             logged: &chosen.logged,
             walked: &chosen.walked,
         };
@@ -127,15 +127,10 @@ fn choose(
     storage: &Arc<dyn Storage>,
     all: &[Superblock],
     report: &mut FsckReport,
-) -> Result<(Examined, bool)> {
-    let newest = Examined::new(storage, &all[0], None);
-    for (n, place) in [&all[0].table, &all[0].table_copy].into_iter().enumerate() {
-        if let Err(e) = all[0].read_table_copy(&**storage, place)
-            && newest.is_ok()
-            && !place.is_empty()
-        {
-            report.add(Severity::Warning, format!("copy {} of the table: {e}", n + 1));
-        }
+) -> Result<(CheckedCheckpoint, bool)> {
+    let newest = CheckedCheckpoint::new(storage, &all[0], None);
+    if let Ok(e) = &newest {
+        judge_table(storage, e, report);
     }
     match &newest {
         Ok(e) => judge(e, report),
@@ -146,7 +141,7 @@ fn choose(
         other => other,
     };
     let older = match all.get(1) {
-        Some(sb) if sb.uuid == all[0].uuid => Examined::new(storage, sb, Some(&all[0])),
+        Some(sb) if sb.uuid == all[0].uuid => CheckedCheckpoint::new(storage, sb, Some(&all[0])),
         _ => {
             Err(Error::Corrupt { what: "superblock", offset: 0, why: "there is no older checkpoint".into() })
         }
@@ -173,13 +168,32 @@ fn choose(
     }
 }
 
+/// Says which copies of the table's pieces cannot be read.
+fn judge_table(storage: &Arc<dyn Storage>, e: &CheckedCheckpoint, report: &mut FsckReport) {
+    let place = &e.tree.place;
+    let named = |what: &'static str| move |(i, piece)| (what, i + 1, piece);
+    let pieces = place.pieces.iter().enumerate().map(named("piece"));
+    for (what, i, piece) in pieces.chain(place.lists.iter().enumerate().map(named("list"))) {
+        for (n, copy) in [&piece.first, &piece.copy].into_iter().enumerate() {
+            if !copy.is_empty()
+                && let Err(why) = piece.read_copy(&**storage, e.sb.units, copy)
+            {
+                report.add(Severity::Warning, format!("copy {} of {what} {i} of the table: {why}", n + 1));
+            }
+        }
+    }
+}
+
 /// Says what is wrong with a checkpoint and its log.
-fn judge(e: &Examined, report: &mut FsckReport) {
+fn judge(e: &CheckedCheckpoint, report: &mut FsckReport) {
     let problems = e.table.iter().chain(&e.walked.problems).chain(&e.log);
     problems.for_each(|p| report.add(Severity::Error, p.clone()));
     if e.unreachable.0 > 0 {
         let (n, bytes) = e.unreachable;
         report.add(Severity::Warning, format!("nothing refers to {n} blocks of {bytes} bytes"));
+    }
+    if let Some(offset) = e.logged.unreadable {
+        report.add(Severity::Warning, log::unreadable(offset).to_string());
     }
     match e.tail {
         Tail::End => {}
@@ -188,13 +202,17 @@ fn judge(e: &Examined, report: &mut FsckReport) {
             report.add(Severity::Note, format!("{what}; batches after {} are not there", e.last_msn()));
         }
         Tail::Gap { seq, later } => {
-            let what = format!("log frame {seq} is missing or damaged but {later} later ones are there");
+            let what =
+                format!("log frame {seq} is missing or damaged but {} later ones are there", later.frames);
             report.add(Severity::Warning, format!("{what}; batches after {} are lost", e.last_msn()));
         }
     }
+    if let Some(lost) = e.logged.lost(&e.sb, &e.later) {
+        report.add(Severity::Error, lost.to_string());
+    }
 }
 
-fn count(e: &Examined, report: &mut FsckReport) {
+fn count(e: &CheckedCheckpoint, report: &mut FsckReport) {
     let w = &e.walked;
     (report.nodes, report.extents, report.bytes, report.entries) = (w.nodes, w.extents, w.bytes, w.entries);
     (report.log_frames, report.log_batches) = (e.logged.frames, e.logged.batches);

@@ -12,7 +12,7 @@ use crate::key::{End, Key, KeyRange, Translation};
 use crate::message::{ExtentSlice, Op};
 use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef, Slot};
 use crate::ranges::RangeSet;
-use crate::store::{For, Store};
+use crate::store::{CachePolicy, Store};
 use std::collections::{HashMap, HashSet};
 
 /// Extents with the numbers of their chunks that do not match their checksum.
@@ -152,7 +152,7 @@ impl<'a> BadExtents<'a> {
             if let Some(slice) = self.moved.get(&place) {
                 return Ok(slice.clone());
             }
-            let bytes = store.read_slice(s, For::Tree)?;
+            let bytes = store.read_slice(s, CachePolicy::Tree)?;
             let extent = store.write_extent(info.kind, &[&bytes])?;
             let slice = ExtentSlice { extent, off: 0, len: s.len };
             self.moved.insert(place, slice.clone());
@@ -163,7 +163,7 @@ impl<'a> BadExtents<'a> {
 
 /// What replaces a node.
 #[derive(Clone)]
-struct Saved {
+struct Replacement {
     /// The new node, the old one if it is sound, or nothing.
     node: Option<NodeRef>,
     /// In the node's own key space.
@@ -178,7 +178,7 @@ struct Salvage<'a, 'b> {
     extents: &'a mut BadExtents<'b>,
     /// Damaged blocks and all from which they can be reached: the rest is not looked at.
     damaged: HashSet<BlockId>,
-    done: HashMap<BlockId, Saved>,
+    done: HashMap<BlockId, Replacement>,
 }
 
 /// The tree below `root` without what is damaged: `bad` blocks and chunks of extents.
@@ -204,8 +204,8 @@ fn readable<T>(loaded: Result<T>) -> Result<Option<T>> {
 }
 
 impl Salvage<'_, '_> {
-    fn node(&mut self, slot: &NodeRef) -> Result<Saved> {
-        let sound = Saved { node: Some(slot.clone()), loss: Loss::default(), clip: false };
+    fn node(&mut self, slot: &NodeRef) -> Result<Replacement> {
+        let sound = Replacement { node: Some(slot.clone()), loss: Loss::default(), clip: false };
         let Some(block) = slot.block().cloned() else { return Ok(sound) };
         if !self.damaged.contains(&block.id()) {
             return Ok(sound);
@@ -213,17 +213,20 @@ impl Salvage<'_, '_> {
         if let Some(saved) = self.done.get(&block.id()) {
             return Ok(saved.clone());
         }
+        // A damaged table may lead from a block back to it: there is nothing more below.
+        let nothing = Replacement { node: None, loss: Loss::of_gone(&KeyRange::all()), clip: false };
+        self.done.insert(block.id(), nothing.clone());
         let saved = match readable(self.store.load(slot))?.as_deref() {
             Some(Node::Leaf(leaf)) => self.leaf(leaf)?,
             Some(Node::Inner(inner)) => self.inner(inner)?,
             None if block.info().kind == BlockKind::Inner => self.adopt_children(&block)?,
-            None => Saved { node: None, loss: Loss::of_gone(&KeyRange::all()), clip: false },
+            None => nothing,
         };
         self.done.insert(block.id(), saved.clone());
         Ok(saved)
     }
 
-    fn leaf(&mut self, leaf: &Leaf) -> Result<Saved> {
+    fn leaf(&mut self, leaf: &Leaf) -> Result<Replacement> {
         let mut parts = Vec::new();
         let mut loss = Loss::default();
         for (i, p) in leaf.parts.iter().enumerate() {
@@ -249,10 +252,10 @@ impl Salvage<'_, '_> {
             }
         }
         let node = (!parts.is_empty()).then(|| self.store.make(Node::Leaf(Leaf { parts })));
-        Ok(Saved { node, loss, clip: false })
+        Ok(Replacement { node, loss, clip: false })
     }
 
-    fn inner(&mut self, inner: &Inner) -> Result<Saved> {
+    fn inner(&mut self, inner: &Inner) -> Result<Replacement> {
         let mut edges = Vec::with_capacity(inner.edges.len());
         let mut loss = Loss::default();
         for edge in &inner.edges {
@@ -289,7 +292,7 @@ impl Salvage<'_, '_> {
             });
         }
         let node = (!edges.is_empty()).then(|| self.store.make(Node::Inner(Inner { edges })));
-        Ok(Saved { node, loss, clip: false })
+        Ok(Replacement { node, loss, clip: false })
     }
 
     /// The messages that still make sense above `loss`, which is brought up to date; `None` if all do.
@@ -307,7 +310,7 @@ impl Salvage<'_, '_> {
 
     /// An inner node whose header is lost: the table still knows its children, and each of them knows its keys. The
     /// messages are lost, and so are translations, so all of it is doubtful.
-    fn adopt_children(&mut self, block: &BlockRef) -> Result<Saved> {
+    fn adopt_children(&mut self, block: &BlockRef) -> Result<Replacement> {
         let mut children: Vec<(KeyRange, NodeRef)> = Vec::new();
         for id in &block.info().out {
             let Some(child) = self.store.table.reference(*id) else { continue };
@@ -315,7 +318,7 @@ impl Salvage<'_, '_> {
                 continue;
             }
             // The hints that a parent keeps are only known once the node has been read.
-            let blank = Slot::stored(child.clone(), (0, 0, 0), 0, &self.store.meter);
+            let blank = Slot::stored(child.clone(), (u8::MAX, 0, 0), 0, &self.store.meter);
             let Some(found) = self.node(&blank)?.node else { continue };
             let Some(node) = readable(self.store.load(&found))? else { continue };
             let Some(span) = self.span(&node)? else { continue };
@@ -335,7 +338,7 @@ impl Salvage<'_, '_> {
             }
         }
         let node = (!edges.is_empty()).then(|| self.store.make(Node::Inner(Inner { edges })));
-        Ok(Saved { node, loss: Loss::of_doubtful(&KeyRange::all()), clip: true })
+        Ok(Replacement { node, loss: Loss::of_doubtful(&KeyRange::all()), clip: true })
     }
 
     /// From the first key of a node to its last one.

@@ -1,13 +1,14 @@
 //! What is on storage, read without changing it: superblocks, and for a checkpoint its tree and the log after it.
 
-use super::walk::{Walk, Walked};
+use super::walk::{Walk, WalkCounts};
 use crate::block::BlockRef;
 use crate::codec::Compression;
-use crate::db::{Logged, ring_of};
-use crate::error::{Error, Result};
+use crate::db::{LogContents, ring_of};
+use crate::error::{Doing, Error, Result};
 use crate::key::KeyRange;
-use crate::log::{self, Tail};
-use crate::steps::Steps;
+use crate::log::{self, LaterFrames, Tail};
+use crate::place::TableLocation;
+use crate::steps::Features;
 use crate::storage::{AlignedBuf, Storage, UNIT};
 use crate::store::Store;
 use crate::superblock::{LOG_START, Superblock};
@@ -59,6 +60,8 @@ pub(crate) fn checkpoints(units: &[Unit]) -> Vec<Superblock> {
 /// A store over the tree of a checkpoint, for reading only, and its root.
 pub(crate) struct Tree {
     pub root: BlockRef,
+    /// Where its table is.
+    pub place: TableLocation,
     pub store: Store,
 }
 
@@ -69,16 +72,19 @@ impl Tree {
         sb: &Superblock,
         wrong: &mut Vec<(u64, &'static str)>,
     ) -> Result<Tree> {
-        let bytes = sb.read_table(&**storage)?;
-        let table = crate::table::Table::new(LOG_START + sb.log_units, sb.units, false);
-        let store = Store::new(storage.clone(), table, sb.shape, Compression::None, CACHE_BYTES, Steps::ALL);
-        let first = sb.table.first().map_or(0, |s| s.start) * UNIT as u64;
-        let corrupt = |why: &str| Error::corrupt("translation table", first, why);
-        let root = store.table.adopt(&bytes, sb.root.0, wrong).map_err(|m| corrupt(m.0))?;
-        if !store.table.take(&sb.table_segments()) {
+        let place = sb.table.resolve(&**storage, sb.units)?;
+        let pieces = place.read(&**storage, sb.units)?;
+        // Of a storage that was cut off what is there counts.
+        let units = sb.units.min(storage.len().doing("measuring the storage")? / UNIT as u64);
+        let table = crate::table::Table::new(LOG_START + sb.log_units, units, false);
+        let store =
+            Store::new(storage.clone(), table, sb.shape, Compression::None, CACHE_BYTES, Features::ALL);
+        let corrupt = |why: &str| Error::corrupt("translation table", place.offset(), why);
+        let root = store.table.adopt(&pieces, sb.root.0, wrong).map_err(|m| corrupt(m.0))?;
+        if !store.table.take(&place.segments()) {
             return Err(corrupt("it overlaps a block"));
         }
-        Ok(Tree { root, store })
+        Ok(Tree { root, place, store })
     }
 
     /// The root as the superblock describes it.
@@ -90,45 +96,48 @@ impl Tree {
 }
 
 /// A checkpoint and everything that belongs to it, checked.
-pub(crate) struct Examined {
+pub(crate) struct CheckedCheckpoint {
     pub sb: Superblock,
     pub tree: Tree,
     /// What is wrong with nodes and extents, those of the log included.
-    pub walked: Walked,
+    pub walked: WalkCounts,
     /// What is wrong with the table: blocks in impossible places, references to nothing, free space.
     pub table: Vec<String>,
     /// Blocks that nothing refers to, and their bytes.
     pub unreachable: (usize, u64),
     /// The log after the checkpoint, and what is wrong with it.
-    pub logged: Logged,
+    pub logged: LogContents,
     pub tail: Tail,
+    /// The frames behind the last one that counts.
+    pub later: LaterFrames,
     pub log: Option<String>,
 }
 
-impl Examined {
+impl CheckedCheckpoint {
     /// Reads all that `sb` refers to; fails if not even the table can be had. `successor` is a newer checkpoint whose
     /// log continues this one's.
     pub fn new(
         storage: &Arc<dyn Storage>,
         sb: &Superblock,
         successor: Option<&Superblock>,
-    ) -> Result<Examined> {
+    ) -> Result<CheckedCheckpoint> {
         let mut wrong = Vec::new();
         let tree = Tree::load(storage, sb, &mut wrong)?;
         let mut table: Vec<String> =
             wrong.iter().map(|(id, why)| format!("translation table, block {id}: {why}")).collect();
-        table.extend(tree.store.table.audit(LOG_START + sb.log_units, sb.units, &sb.table_segments()));
+        table.extend(tree.store.table.audit(LOG_START + sb.log_units, sb.units, &tree.place.segments()));
         let left = tree.store.table.unreachable(tree.root.id());
         let bytes = left.iter().filter_map(|id| tree.store.table.info(*id)).map(|i| i.units()).sum::<u64>();
         let (logged, tail) = logged(&**storage, &tree.store, sb, successor)?;
         let mut walk = Walk::new(&tree.store);
         walk.found.bad.extend(wrong.iter().map(|(id, _)| *id));
-        walk.node(&tree.root, Some(&KeyRange::all()));
+        walk.node(&tree.root, sb.root.1, Some(&KeyRange::all()));
         logged.extents().for_each(|e| walk.extent(e));
         let walked = walk.found;
         let log = logged.wrong.as_ref().map(|(msn, m)| format!("log, batch {msn}: {}", m.0));
         let unreachable = (left.len(), bytes * UNIT as u64);
-        Ok(Examined { sb: sb.clone(), tree, walked, table, unreachable, logged, tail, log })
+        let later = if let Tail::Gap { later, .. } = tail { later } else { LaterFrames::default() };
+        Ok(CheckedCheckpoint { sb: sb.clone(), tree, walked, table, unreachable, logged, tail, later, log })
     }
 
     /// True if every batch up to the end of the log can be had whole.
@@ -148,8 +157,8 @@ fn logged(
     store: &Store,
     sb: &Superblock,
     successor: Option<&Superblock>,
-) -> Result<(Logged, Tail)> {
-    let mut logged = Logged::read(storage, &store.table, sb)?;
+) -> Result<(LogContents, Tail)> {
+    let mut logged = LogContents::read(storage, &store.table, sb)?;
     let mut ring = ring_of(sb);
     if let Some(next) = successor.filter(|next| next.life != sb.life)
         && logged.go_on(storage, &store.table, next)?

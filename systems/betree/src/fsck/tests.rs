@@ -3,12 +3,18 @@
 
 use super::*;
 use crate::block::{BlockInfo, BlockKind, Segment};
-use crate::db::Logged;
+use crate::db::LogContents;
 use crate::db::tests::model::{Model, World, contents};
 use crate::db::tests::{seeds, sim};
+use crate::error::Result;
+use crate::header::{self, PartLocation};
+use crate::key::KeyRange;
+use crate::node::{Inner, NOT_BELOW, Node, Slot};
+use crate::place::{PieceList, StoredPiece};
 use crate::storage::{AlignedBuf, SimStorage, Storage};
 use crate::superblock::LOG_START;
 use crate::table::Table;
+use crate::wire::Malformed;
 use crate::{Db, Options};
 use std::collections::BTreeMap;
 
@@ -207,20 +213,23 @@ fn an_older_checkpoint_with_the_log_after_it_loses_nothing() {
     // Nothing was written after closing, so the checkpoint before and its log are whole.
     let w = written(14, false);
     let newest = checkpoints(&units(&SimStorage::from_image(w.image.clone()))).remove(0);
-    let table = |place: &[Segment]| place[0].start * UNIT as u64 + 3;
+    let at = |place: &[Segment]| place[0].start * UNIT as u64 + 3;
+    let places =
+        newest.table.resolve(&SimStorage::from_image(w.image.clone()), newest.units).expect("a table");
+    let table = places.pieces.last().expect("a piece");
     let root = blocks(&w.image, BlockKind::Inner).into_iter().find(|(id, _)| *id == newest.root.0);
     let root = root.expect("a tall tree").1.segments[0].start * UNIT as u64;
-    for at in [vec![table(&newest.table), table(&newest.table_copy)], vec![root + 9]] {
+    for bytes in [vec![at(&table.first), at(&table.copy)], vec![root + 9]] {
         let storage = SimStorage::from_image(w.image.clone());
-        at.iter().for_each(|at| flip(&storage, *at, 2));
+        bytes.iter().for_each(|at| flip(&storage, *at, 2));
         let report = fsck(storage.clone(), REPAIR).expect("fsck");
-        assert!(report.lost.is_empty() && report.last_msn == w.last, "bytes {at:?}: {report}");
+        assert!(report.lost.is_empty() && report.last_msn == w.last, "bytes {bytes:?}: {report}");
         assert_eq!(check_repaired(&storage, &w, &report, "older"), 0);
     }
     // One damaged copy of the table costs nothing, and the store can even be opened.
-    for place in [&newest.table, &newest.table_copy] {
+    for place in [&table.first, &table.copy] {
         let storage = without_older(&w.image);
-        flip(&storage, table(place), 2);
+        flip(&storage, at(place), 2);
         assert!(Db::open(SimStorage::from_image(storage.image()), Options::tiny()).is_ok());
         let report = fsck(storage.clone(), REPAIR).expect("fsck");
         assert!(report.lost.is_empty() && report.worst() == Some(Severity::Warning), "{report}");
@@ -250,24 +259,31 @@ fn a_torn_log_tail_and_a_gap_are_told_apart_and_cut() {
     let storage: Arc<dyn Storage> = Arc::new(SimStorage::from_image(w.image.clone()));
     let sb = checkpoints(&units(&*storage)).remove(0);
     let table = Table::new(LOG_START + sb.log_units, sb.units, false);
-    let logged = Logged::read(&*storage, &table, &sb).expect("read the log");
+    let logged = LogContents::read(&*storage, &table, &sb).expect("read the log");
     let frames: Vec<_> = logged.frames(&*storage).map(|frame| frame.expect("frame")).collect();
     assert!(frames.len() > 2);
     let place = |pos: u64| LOG_START * UNIT as u64 + pos % (sb.log_units * UNIT as u64);
+    let (mut lost, mut undecided) = (0, 0);
     for (i, f) in frames.iter().enumerate() {
         // In the magic number, the store's number, the life, the sequence, the payload.
         for byte in [1, 9, 17, 25, 60] {
             let storage = SimStorage::from_image(w.image.clone());
             flip(&storage, place(f.pos) + byte, 4);
             let report = fsck(storage.clone(), CHECK).expect("fsck");
-            let last = i + 1 == frames.len();
-            let expected = if last { Severity::Note } else { Severity::Warning };
+            let durable = frames[i + 1..].iter().map(|later| later.durable).max();
+            let expected = match durable {
+                None => Severity::Note,
+                Some(durable) if durable.max(sb.durable) < f.first_msn => Severity::Warning,
+                Some(_) => Severity::Error,
+            };
+            (lost, undecided) = (lost + u32::from(expected == Severity::Error), undecided + 1);
             assert_eq!(report.worst(), Some(expected), "frame {i} byte {byte}: {report}");
             assert_eq!(report.last_msn, sb.msn.max(f.first_msn - 1));
             let report = fsck(storage.clone(), REPAIR).expect("fsck");
             assert_eq!(check_repaired(&storage, &w, &report, "log"), 0);
         }
     }
+    assert!(lost > 0 && lost < undecided, "{lost} of {undecided} gaps lost what was durable");
 }
 
 /// Replaces the table of the newest checkpoint, with a matching checksum: what only a fault of the store could do.
@@ -288,11 +304,16 @@ fn with_table(image: &[u8], change: impl Fn(&mut Vec<(u64, BlockInfo)>)) -> SimS
         tree.store.table.list().iter().map(|(id, i, _)| (*id, copy(i))).collect();
     change(&mut list);
     let bytes = crate::table::encode_list(&list);
-    let room: usize = sb.table.iter().map(|s| s.units as usize * UNIT).sum();
-    assert!(bytes.len() <= room && sb.table.len() == 1, "the changed table must fit its place");
-    storage.corrupt(sb.table[0].start * UNIT as u64, &AlignedBuf::from_slice(&bytes));
-    sb.table_copy.clear();
-    (sb.table_len, sb.table_crc) = (bytes.len() as u64, crc32c::crc32c(&bytes));
+    let place = tree.place.pieces[0].first[0];
+    assert!(
+        bytes.len() <= place.units as usize * UNIT,
+        "the changed table must fit the place of the old one"
+    );
+    let buf = AlignedBuf::from_slice(&bytes);
+    storage.corrupt(place.start * UNIT as u64, &buf);
+    let first = vec![Segment { start: place.start, units: (buf.len() / UNIT) as u32 }];
+    let crc = crc32c::crc32c(&bytes);
+    sb.table = PieceList::of(&[StoredPiece { len: bytes.len() as u64, crc, first, copy: Vec::new() }]);
     sb.write_in_turn(&storage).expect("write");
     storage
 }
@@ -315,6 +336,10 @@ fn a_table_that_contradicts_itself_is_found() {
         let leaf = list.iter_mut().find(|(_, i)| i.kind == BlockKind::Leaf).expect("a leaf");
         leaf.1.segments[0].start = 1 << 40;
     });
+    let wild = with_table(&w.image, |list| {
+        let leaf = list.iter_mut().find(|(_, i)| i.kind == BlockKind::Leaf).expect("a leaf");
+        leaf.1.segments[0].start = u64::MAX - 1;
+    });
     let overlap = with_table(&w.image, |list| {
         let taken = list[0].1.segments[0].start;
         let i = list.iter().rposition(|(_, i)| i.kind == BlockKind::Leaf).expect("a leaf");
@@ -324,7 +349,9 @@ fn a_table_that_contradicts_itself_is_found() {
         let i = list.iter().position(|(_, i)| i.kind == BlockKind::Leaf).expect("a leaf");
         list.remove(i);
     });
-    for (what, storage) in [("outside", outside), ("overlap", overlap), ("dangling", dangling)] {
+    for (what, storage) in
+        [("outside", outside), ("wild", wild), ("overlap", overlap), ("dangling", dangling)]
+    {
         assert!(Db::open(storage.clone(), Options::tiny()).is_err(), "{what}");
         let report = fsck(storage.clone(), REPAIR).expect(what);
         assert_eq!(report.worst(), Some(Severity::Error), "{what}: {report}");
@@ -358,4 +385,68 @@ fn a_repair_that_is_interrupted_can_be_taken_up_again() {
         }
     }
     panic!("the repair never ended");
+}
+
+/// An image whose root has itself below, as a child that is said to be of `level`, with matching checksums.
+fn with_root_below_itself(image: &[u8], level: impl Fn(u8) -> u8) -> SimStorage {
+    let shared: Arc<dyn Storage> = Arc::new(SimStorage::from_image(image.to_vec()));
+    let sb = checkpoints(&units(&*shared)).remove(0);
+    let Tree { root, store, .. } = Tree::load(&shared, &sb, &mut Vec::new()).expect("table");
+    let info = root.info();
+    let (buf, skip) = store.read_block(info, 0, info.head_len as usize).expect("the header");
+    let head = &buf[skip..skip + info.head_len as usize];
+    let mut resolve = |id| store.table.reference(id).ok_or(Malformed("child does not exist"));
+    let node = header::decode(head, &root, &store.meter, &mut resolve).expect("a header");
+    let Node::Inner(inner) = node else { panic!("the root is a leaf") };
+    let placed: Vec<PartLocation> = inner
+        .edges
+        .iter()
+        .filter_map(|edge| edge.buffer.as_ref()?.lock().home.clone())
+        .map(|h| {
+            let off = h.off - info.head_len;
+            PartLocation { off, stored: h.stored, raw: h.raw, codec: h.codec, crc: h.crc, extents: h.extents }
+        })
+        .collect();
+    // As long as the one before: the parts lie behind it.
+    let changed = (0..inner.edges.len()).flat_map(|i| (0..4).map(move |digits| (i, 1 << (7 * digits))));
+    let mut changed = changed.map(|(i, weight)| {
+        let mut edges = inner.edges.clone();
+        edges[i].child = Slot::stored(root.clone(), (level(sb.root.1), weight, 1), sb.msn, &store.meter);
+        let child = inner.edges[i].child.block().expect("it was written").id();
+        (child, header::encode(&Node::Inner(Inner { edges }), sb.msn, &placed))
+    });
+    let (child, changed) = changed.find(|(_, changed)| changed.len() == head.len()).expect("one as long");
+    let (id, crc) = (root.id(), crc32c::crc32c(&changed));
+    let storage = with_table(image, |list| {
+        let (_, root) = list.iter_mut().find(|(block, _)| *block == id).expect("the root");
+        root.sums[0] = crc;
+        root.out.iter_mut().filter(|out| **out == child).for_each(|out| *out = id);
+    });
+    assert!(changed.len() <= UNIT, "in one segment, whatever there are");
+    storage.corrupt(info.segments[0].start * UNIT as u64, &changed);
+    storage
+}
+
+#[test]
+fn a_node_below_itself_is_damage_that_ends_whoever_goes_down() {
+    let w = written(19, false);
+    // What it is, and a lie that lets one go down to it once.
+    for level in [|root: u8| root, |_: u8| 0] {
+        let storage = with_root_below_itself(&w.image, level);
+        let what = format!("level {}", level(7));
+        match Db::open(storage.clone(), Options::tiny()) {
+            Ok(db) => {
+                let read: Result<Model> = db.scan(&KeyRange::all()).collect();
+                let error = read.expect_err(&what).to_string();
+                assert!(error.contains(NOT_BELOW), "{what}: {error}");
+                assert!(!db.verify().expect(&what).problems.is_empty(), "{what}");
+            }
+            Err(error) => assert!(error.to_string().contains(NOT_BELOW), "{what}: {error}"),
+        }
+        let report = fsck(storage.clone(), CHECK).expect(&what);
+        assert_eq!(report.worst(), Some(Severity::Error), "{what}: {report}");
+        assert!(report.to_string().contains(NOT_BELOW), "{what}: {report}");
+        let report = fsck(storage.clone(), REPAIR).expect(&what);
+        check_repaired(&storage, &w, &report, &what);
+    }
 }

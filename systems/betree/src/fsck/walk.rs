@@ -5,7 +5,7 @@ use crate::codec::{Body, decompress, extents_of};
 use crate::header;
 use crate::key::{Key, KeyRange};
 use crate::message::Op;
-use crate::node::{Home, Node, Part};
+use crate::node::{NOT_BELOW, Node, Part, PartAddress};
 use crate::storage::UNIT;
 use crate::store::{Store, offset_of};
 use crate::wire::Malformed;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// What a walk has counted and found.
 #[derive(Default)]
-pub(crate) struct Walked {
+pub(crate) struct WalkCounts {
     /// Nodes read.
     pub nodes: usize,
     /// Extents read.
@@ -34,13 +34,14 @@ pub(crate) struct Walked {
 /// A walk; start it with [`Walk::node`] or [`Walk::extent`] as often as there are roots.
 pub(crate) struct Walk<'a> {
     store: &'a Store,
-    pub found: Walked,
-    seen: HashSet<BlockId>,
+    pub found: WalkCounts,
+    /// Blocks that were met, with the level of which a node is at least.
+    seen: HashMap<BlockId, u8>,
 }
 
 impl<'a> Walk<'a> {
     pub fn new(store: &'a Store) -> Self {
-        Walk { store, found: Walked::default(), seen: HashSet::new() }
+        Walk { store, found: WalkCounts::default(), seen: HashMap::new() }
     }
 
     fn problem(&mut self, block: &BlockRef, what: &str) {
@@ -63,12 +64,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks a node and everything below; `range` is where its keys must lie, if that is known.
-    pub fn node(&mut self, block: &BlockRef, range: Option<&KeyRange>) {
+    /// Checks a node of at most level `level` and everything below; `range` is where its keys must lie, if that is known.
+    pub fn node(&mut self, block: &BlockRef, level: u8, range: Option<&KeyRange>) {
         let info = block.info().clone();
-        if !self.seen.insert(block.id()) {
+        if let Some(lowest) = self.seen.get(&block.id()) {
+            // Of two parents one may say less than the other; or a node may be its own.
+            if level < *lowest {
+                self.problem(block, NOT_BELOW);
+            }
             return;
         }
+        self.seen.insert(block.id(), 0);
         if info.kind.is_extent() {
             return self.problem(block, "an extent where a node should be");
         }
@@ -77,7 +83,7 @@ impl<'a> Walk<'a> {
         let head = &bytes[..(info.head_len as usize).min(bytes.len())];
         if info.sums.first() != Some(&crc32c::crc32c(head)) {
             self.problem(block, "header checksum mismatch");
-            return self.below_unknown(&info);
+            return self.below_unknown(&info, level);
         }
         let table = &self.store.table;
         let node = header::decode(head, block, &self.store.meter, &mut |id| {
@@ -87,6 +93,10 @@ impl<'a> Walk<'a> {
             Ok(node) => node,
             Err(m) => return self.problem(block, m.0),
         };
+        if !node.is_above_its_children(level) {
+            return self.problem(block, NOT_BELOW);
+        }
+        self.seen.insert(block.id(), node.level());
         if matches!(node, Node::Leaf(_)) != (info.kind == BlockKind::Leaf) {
             self.problem(block, "the table's kind differs from the node's");
         }
@@ -121,7 +131,7 @@ impl<'a> Walk<'a> {
                     if let Some(child) = e.child.block() {
                         out.insert(child.id());
                         // A clipped child may hold more than the edge shows.
-                        self.node(child, (!e.clipped).then(|| e.range_below()).as_ref());
+                        self.node(child, e.child.level(), (!e.clipped).then(|| e.range_below()).as_ref());
                     }
                 }
             }
@@ -132,12 +142,16 @@ impl<'a> Walk<'a> {
     }
 
     /// Below a node that cannot be read, the table still knows what there is.
-    fn below_unknown(&mut self, info: &BlockInfo) {
+    fn below_unknown(&mut self, info: &BlockInfo, level: u8) {
         for id in &info.out {
             let Some(block) = self.store.table.reference(*id) else { continue };
             match block.info().kind {
                 BlockKind::Extent | BlockKind::Spilled => self.extent(&block),
-                BlockKind::Leaf | BlockKind::Inner => self.node(&block, None),
+                BlockKind::Leaf | BlockKind::Inner => {
+                    if let Some(level) = level.checked_sub(1) {
+                        self.node(&block, level, None);
+                    }
+                }
             }
         }
     }
@@ -151,7 +165,7 @@ impl<'a> Walk<'a> {
         out: &mut BTreeSet<BlockId>,
     ) -> Option<Vec<(Key, Op)>> {
         let home = part.lock().home.clone()?;
-        let Home { off, stored, raw, codec, crc, extents, .. } = home;
+        let PartAddress { off, stored, raw, codec, crc, extents, .. } = home;
         let Some(stored) = bytes.get(off as usize..off as usize + stored as usize) else {
             self.problem(block, "part beyond its block");
             return None;
@@ -192,7 +206,7 @@ impl<'a> Walk<'a> {
 
     /// Checks an extent.
     pub fn extent(&mut self, block: &BlockRef) {
-        if !self.seen.insert(block.id()) {
+        if self.seen.insert(block.id(), 0).is_some() {
             return;
         }
         let info = block.info().clone();

@@ -17,7 +17,7 @@ const LEFT_OUT_MAX: u32 = 64;
 
 /// What is known of the syncs lately.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct GroupCommit {
     wait_max: Duration,
     /// Syncs that are probably under way.
     expected: u64,
@@ -30,25 +30,25 @@ pub(super) struct Gather {
 
 /// A wait that is worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wait {
+pub(super) struct CommitWait {
     /// It ends early when so many syncs have been asked for.
     pub goal: u64,
     pub time: Duration,
 }
 
-impl Gather {
-    pub fn new() -> Gather {
-        Gather { wait_max: WAIT_MAX, expected: 0, flush: Duration::ZERO, left_out: 0, penalty: 0 }
+impl GroupCommit {
+    pub fn new() -> GroupCommit {
+        GroupCommit { wait_max: WAIT_MAX, expected: 0, flush: Duration::ZERO, left_out: 0, penalty: 0 }
     }
 
     /// As if `expected` syncs had been under way, on a device whose flush takes `flush`, and as long as that may be.
     #[cfg(test)]
-    pub fn primed(expected: u64, flush: Duration) -> Gather {
-        Gather { wait_max: flush, expected, flush, ..Gather::new() }
+    pub fn primed(expected: u64, flush: Duration) -> GroupCommit {
+        GroupCommit { wait_max: flush, expected, flush, ..GroupCommit::new() }
     }
 
     /// Whether a flush for the `asked` syncs that have come should wait for more.
-    pub fn begin(&mut self, asked: u64) -> Option<Wait> {
+    pub fn begin(&mut self, asked: u64) -> Option<CommitWait> {
         // The last eighth may be busy with something else.
         let goal = self.expected - self.expected / 8;
         if asked == 0 || asked >= goal || self.flush < FLUSH_MIN {
@@ -62,7 +62,7 @@ impl Gather {
         // at any moment has to wait anyway.
         let missing = (goal - asked).min(asked) as u32;
         let worth = self.flush.saturating_mul(missing) / asked.clamp(1, u32::MAX.into()) as u32;
-        Some(Wait { goal, time: worth.min(self.flush / 2).min(self.wait_max) })
+        Some(CommitWait { goal, time: worth.min(self.flush / 2).min(self.wait_max) })
     }
 
     /// A wait of the length `waited` is over: of `after` syncs `before` had come when it began.
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn who_syncs_alone_never_waits() {
-        let mut gather = Gather::new();
+        let mut gather = GroupCommit::new();
         for _ in 0..100 {
             assert_eq!(gather.begin(1), None);
             gather.flushed(1, 0, FLUSH);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn two_groups_become_one() {
-        let mut gather = Gather::new();
+        let mut gather = GroupCommit::new();
         gather.flushed(5, 5, FLUSH);
         let wait = gather.begin(5).expect("five are missing");
         assert_eq!((wait.goal, wait.time), (9, FLUSH / 2));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn waits_for_nothing_become_rare() {
-        let mut gather = Gather::new();
+        let mut gather = GroupCommit::new();
         let mut waits = 0;
         for _ in 0..1000 {
             gather.flushed(1, 1, FLUSH);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn many_syncs_that_have_ended_are_forgotten() {
-        let mut gather = Gather::new();
+        let mut gather = GroupCommit::new();
         gather.flushed(20, 20, FLUSH);
         for _ in 0..40 {
             gather.flushed(1, 0, FLUSH);
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn quick_flushes_are_not_waited_for_and_slow_ones_not_long() {
-        let mut gather = Gather::new();
+        let mut gather = GroupCommit::new();
         gather.flushed(5, 5, Duration::from_micros(50));
         assert_eq!(gather.begin(5), None);
-        let mut gather = Gather::new();
+        let mut gather = GroupCommit::new();
         gather.flushed(5, 5, Duration::from_secs(1));
         assert_eq!(gather.begin(5).map(|w| w.time), Some(WAIT_MAX));
     }

@@ -8,6 +8,9 @@
 //! Records of a memtable that will be spilled may be *held* (`pending`): the bytes are in extents a moment later, and one record that
 //! refers to them stands for all. Whoever wants a held record on storage gets it as it is.
 //!
+//! A frame also says up to which message all was durable when it was made. A recovery that finds less than that before a later
+//! frame has lost what somebody was promised.
+//!
 //! Positions count bytes since the store was made; position modulo ring length is the place on storage. A frame
 //! never wraps: if it does not fit before the end of the ring, it goes to the start of the next lap.
 
@@ -17,21 +20,28 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use replay::{Frames, Place, Replayed, Tail, records, tail};
+pub(crate) use replay::{
+    Frames, LaterFrames, LogPosition, ReplayedFrame, Tail, later_frames, overwrite_unreadable, records, tail,
+    unreadable,
+};
 
 use crate::bytes::Bytes;
-use crate::error::{Doing, Error, Result};
-use crate::flight::Flight;
-use crate::storage::{BufPool, PooledBuf, Storage, round_up};
+use crate::error::{Doing, Result, StopReason};
+use crate::extent_queue::ExtentWriteQueue;
+use crate::storage::{BufPool, Latched, PooledBuf, Storage, round_up};
+use crate::sync::{Condvar, Mutex, MutexGuard, TIMED_WAITS};
 use crate::wire::{put_u32, put_u64};
-use gather::{Gather, Wait};
+use gather::{CommitWait, GroupCommit};
 use pending::{Chunk, Payload, Pending};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const MAGIC: u32 = 0x474F_4C42; // "BLOG"
-const HEADER: usize = 52;
+const MAGIC: u32 = 0x324F_4C42; // "BLO2"
+const HEADER: usize = 60;
+/// Of frames before format 4, which do not say what was durable.
+const MAGIC_1: u32 = 0x474F_4C42; // "BLOG"
+const HEADER_1: usize = 52;
 /// Records collected beyond this are written without waiting for a sync.
 const BUFFER_BYTES: usize = 1 << 20;
 /// And beyond this many times as much by whoever adds more.
@@ -73,22 +83,22 @@ struct State {
     written: u64,
     durable: u64,
     writing: bool,
-    failed: Option<String>,
     syncs: u64,
     bytes: u64,
     /// Syncs that have been asked for since the last flush for syncs took its records.
     asked: u64,
-    gather: Gather,
+    gather: GroupCommit,
     /// A leader waits until so many have been asked for.
     goal: Option<u64>,
 }
 
 /// The log of an open store.
 pub(crate) struct Log {
-    storage: Arc<dyn Storage>,
+    /// Knows of every failure, also of those that others met.
+    storage: Arc<Latched>,
     ring: Ring,
     /// Extents that records may refer to and that are still being written.
-    flight: Arc<Flight>,
+    flight: Arc<ExtentWriteQueue>,
     /// Buffers of frames.
     pool: BufPool,
     /// Whoever writes ripe records waits for them here.
@@ -103,7 +113,7 @@ pub(crate) struct Log {
 
 /// How much waits to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum Backlog {
     /// Little, or somebody was told before.
     Little,
     /// As of now so much that it is worth a frame.
@@ -114,16 +124,16 @@ pub(crate) enum Waiting {
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Appended {
+pub(crate) enum AppendOutcome {
     /// It waits to be written.
-    Done(Waiting),
+    Done(Backlog),
     /// The ring has no room; nothing happened.
     Full,
 }
 
 impl Log {
     /// A log whose next frame goes to `pos` with number `seq`, after message `msn`.
-    pub fn new(storage: Arc<dyn Storage>, ring: Ring, pos: u64, seq: u64, msn: u64) -> Self {
+    pub fn new(storage: Arc<Latched>, ring: Ring, pos: u64, seq: u64, msn: u64) -> Self {
         let state = State {
             pending: Pending::default(),
             unasked: 0,
@@ -135,11 +145,10 @@ impl Log {
             written: msn,
             durable: msn,
             writing: false,
-            failed: None,
             syncs: 0,
             bytes: 0,
             asked: 0,
-            gather: Gather::new(),
+            gather: GroupCommit::new(),
             goal: None,
         };
         Log {
@@ -162,13 +171,20 @@ impl Log {
     }
 
     /// Names the extents that must be on storage before a record that refers to one.
-    pub fn behind(mut self, flight: &Arc<Flight>) -> Self {
+    pub fn behind(mut self, flight: &Arc<ExtentWriteQueue>) -> Self {
         self.flight = flight.clone();
         self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        self.storage.latch().unpoisoned(self.state.lock())
+    }
+
+    /// Wakes all who wait here, after a failure: they look for one first.
+    pub fn wake_all(&self) {
+        drop(self.lock());
+        self.turn.notify_all();
+        self.ripe.notify_all();
     }
 
     /// Largest record the ring can take.
@@ -193,7 +209,7 @@ impl Log {
     }
 
     /// Adds the record of message `msn`, given in pieces, unless the ring would get too full.
-    pub fn append(&self, msn: u64, record: &[&[u8]], binds: bool) -> Result<Appended> {
+    pub fn append(&self, msn: u64, record: &[&[u8]], binds: bool) -> Result<AppendOutcome> {
         let len = record.iter().map(|piece| piece.len()).sum();
         self.append_record(msn, len, binds, |payload| record.iter().for_each(|piece| payload.put(piece)))
     }
@@ -207,7 +223,7 @@ impl Log {
         rest_len: usize,
         rest: impl FnOnce() -> Bytes,
         binds: bool,
-    ) -> Result<Appended> {
+    ) -> Result<AppendOutcome> {
         self.append_record(msn, head.len() + rest_len, binds, |payload| {
             payload.put(head);
             payload.share(rest());
@@ -220,15 +236,13 @@ impl Log {
         len: usize,
         binds: bool,
         record: impl FnOnce(&mut Payload),
-    ) -> Result<Appended> {
+    ) -> Result<AppendOutcome> {
         let mut s = self.lock();
-        if let Some(why) = &s.failed {
-            return Err(Error::ReadOnly(why.clone()));
-        }
+        self.storage.latch().check()?;
         // Twice the pending bytes: the frame may have to skip the end of the ring. A tenth stays free.
         let pending = round_up(s.pending.bytes() + len + HEADER + 4) as u64;
         if self.used(&s) + 2 * pending > self.ring.len / 10 * 9 {
-            return Ok(Appended::Full);
+            return Ok(AppendOutcome::Full);
         }
         let (before, ripe) = (s.pending.writable(), BUFFER_BYTES.min(self.ring.len as usize / 16));
         s.pending.add(msn, len, record, binds);
@@ -238,10 +252,10 @@ impl Log {
         if s.pending.held() && s.pending.bytes() - s.pending.writable() > self.held_max {
             s.pending.free_oldest();
         }
-        Ok(Appended::Done(match s.pending.writable() {
-            n if n >= ripe * BEHIND_MAX => Waiting::TooMuch,
-            n if n >= ripe && before < ripe => Waiting::Enough,
-            _ => Waiting::Little,
+        Ok(AppendOutcome::Done(match s.pending.writable() {
+            n if n >= ripe * BEHIND_MAX => Backlog::TooMuch,
+            n if n >= ripe && before < ripe => Backlog::Enough,
+            _ => Backlog::Little,
         }))
     }
 
@@ -367,7 +381,8 @@ impl Log {
         s.appended
     }
 
-    /// Returns when message `target` is durable, with the number of the last message that is.
+    /// Returns when message `target` is durable, with the number of the last message that is. Should the thread that writes panic,
+    /// whoever catches that calls [`Log::wake_all`].
     pub fn sync_to(&self, target: u64) -> Result<u64> {
         self.reach(target, true)
     }
@@ -381,9 +396,7 @@ impl Log {
     fn reach(&self, target: u64, sync: bool) -> Result<u64> {
         let mut s = self.lock();
         loop {
-            if let Some(why) = &s.failed {
-                return Err(Error::ReadOnly(why.clone()));
-            }
+            self.storage.latch().check()?;
             let reached = if sync { s.durable } else { s.written };
             if reached >= target {
                 return Ok(reached);
@@ -396,7 +409,7 @@ impl Log {
             if s.pending.last_ready().unwrap_or(s.written) < target {
                 s.pending.release();
             }
-            if sync && s.pending.is_one() {
+            if sync && TIMED_WAITS && s.pending.is_one() {
                 s = self.gather(s);
             }
             let mut job = self.take_frame(&mut s);
@@ -404,10 +417,8 @@ impl Log {
             let sync = sync && job.as_ref().map_or(s.written, |job| job.last_msn) >= target;
             let served = if sync { std::mem::take(&mut s.asked) } else { 0 };
             drop(s);
-            let writing = Writing(self);
             let began = Instant::now();
             let done = self.write(job.as_mut(), sync);
-            std::mem::forget(writing);
             s = self.lock();
             s.writing = false;
             let last = job.map(|job| {
@@ -424,7 +435,7 @@ impl Log {
                         s.gather.flushed(served, came, began.elapsed());
                     }
                 }
-                Err(e) => s.failed = Some(e.to_string()),
+                Err(e) => self.storage.latch().set(StopReason::internal(&e)),
             }
             self.turn.notify_all();
         }
@@ -433,7 +444,7 @@ impl Log {
     /// Waits until as many syncs have come as are expected, if that is worth it. The caller is the leader.
     fn gather<'a>(&'a self, mut s: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let before = s.asked;
-        let Some(Wait { goal, time }) = s.gather.begin(before) else { return s };
+        let Some(CommitWait { goal, time }) = s.gather.begin(before) else { return s };
         let began = Instant::now();
         s.goal = Some(goal);
         while s.asked < goal
@@ -461,17 +472,19 @@ impl Log {
         s.burden += stands_for;
         s.head += size;
         s.seq += 1;
-        Some(Job { pos, seq, first, last_msn, binds, payload })
+        Some(Job { pos, seq, first, last_msn, durable: s.durable, binds, payload })
     }
 
-    fn frame(&self, seq: u64, first: u64, last: u64, payload: &Payload) -> PooledBuf {
+    fn frame(&self, job: &Job) -> PooledBuf {
+        let Job { seq, first, last_msn, durable, payload, .. } = job;
         let mut head = Vec::with_capacity(HEADER);
         put_u32(&mut head, MAGIC);
         put_u32(&mut head, 0);
-        for n in [self.ring.uuid, self.ring.life, seq, first, last] {
+        for n in [self.ring.uuid, self.ring.life, *seq, *first, *last_msn] {
             put_u64(&mut head, n);
         }
         put_u32(&mut head, payload.len() as u32);
+        put_u64(&mut head, *durable);
         let parts: Vec<&[u8]> = std::iter::once(&head[..]).chain(payload.parts()).collect();
         let mut buf = self.pool.filled(&parts);
         let crc = crc32c::crc32c(&buf[8..HEADER + payload.len()]);
@@ -481,7 +494,7 @@ impl Log {
 
     fn write(&self, job: Option<&mut Job>, sync: bool) -> Result<()> {
         if let Some(job) = job {
-            let buf = self.frame(job.seq, job.first, job.last_msn, &job.payload);
+            let buf = self.frame(job);
             // What it shares with memtables is theirs alone from now on.
             job.payload.clear();
             if job.binds {
@@ -495,9 +508,14 @@ impl Log {
         if sync { self.storage.flush().doing("flushing the log") } else { Ok(()) }
     }
 
+    /// Frames are of this life from now on.
+    pub fn set_life(&mut self, life: u64) {
+        self.ring.life = life;
+    }
+
     /// After a recovery: messages up to `msn` have been applied and need no record of this life, whose first frame goes to `next`,
     /// behind the old ones, on a lap's first unit if need be.
-    pub fn resume(&self, next: Place, msn: u64) {
+    pub fn resume(&self, next: LogPosition, msn: u64) {
         let mut s = self.lock();
         (s.head, s.seq) = (next.pos, next.seq);
         (s.appended, s.written, s.durable) = (msn, msn, msn);
@@ -519,24 +537,14 @@ impl Log {
     }
 }
 
-/// Held by the thread that writes: should it panic, those that wait for it hear of it.
-struct Writing<'a>(&'a Log);
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.failed = Some("a thread that wrote the log panicked".into());
-        state.writing = false;
-        self.0.turn.notify_all();
-    }
-}
-
 /// A frame to be written.
 struct Job {
     pos: u64,
     seq: u64,
     first: u64,
     last_msn: u64,
+    /// Last message that was durable when it was taken.
+    durable: u64,
     binds: bool,
     payload: Payload,
 }

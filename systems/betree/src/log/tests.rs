@@ -5,13 +5,18 @@ use crate::storage::{SimStorage, UNIT};
 
 const RING: Ring = Ring { start: 2 * UNIT as u64, len: 16 * UNIT as u64, uuid: 7, life: 1 };
 
-fn taken(appended: Result<Appended>) -> bool {
-    matches!(appended.expect("append"), Appended::Done(_))
+fn latched(storage: SimStorage) -> Arc<Latched> {
+    Arc::new(Latched::new(Arc::new(storage)))
+}
+
+fn taken(appended: Result<AppendOutcome>) -> bool {
+    matches!(appended.expect("append"), AppendOutcome::Done(_))
 }
 
 fn messages(storage: &SimStorage, ring: &Ring, pos: u64, seq: u64, msn: u64) -> Vec<(u64, Vec<u8>)> {
     let mut out = Vec::new();
-    for frame in Frames::new(storage, *ring, Place { pos, seq }, msn).map(|frame| frame.expect("frame")) {
+    for frame in Frames::new(storage, *ring, LogPosition { pos, seq }, msn).map(|frame| frame.expect("frame"))
+    {
         for (i, r) in records(frame.payload()).expect("records").into_iter().enumerate() {
             out.push((frame.first_msn + i as u64, r.to_vec()));
         }
@@ -23,7 +28,7 @@ fn messages(storage: &SimStorage, ring: &Ring, pos: u64, seq: u64, msn: u64) -> 
 #[test]
 fn frames_are_read_back_over_many_laps() {
     let storage = SimStorage::new(32 * UNIT as u64);
-    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    let log = Log::new(latched(storage.clone()), RING, 0, 1, 0);
     let (mut pos, mut seq, mut base) = (0, 1, 0);
     for msn in 1..=200u64 {
         let record = vec![msn as u8; (msn * 37 % 5000) as usize];
@@ -33,7 +38,7 @@ fn frames_are_read_back_over_many_laps() {
             0 | 1 => log.append(msn, &[&record], false),
             _ => log.append_shared(msn, head, rest.len(), || rest.into(), false),
         };
-        while append().expect("append") == Appended::Full {
+        while append().expect("append") == AppendOutcome::Full {
             // A "checkpoint" of everything written.
             log.commit(true).expect("commit");
             base = msn - 1;
@@ -53,7 +58,7 @@ fn frames_are_read_back_over_many_laps() {
 #[test]
 fn a_torn_or_lost_frame_ends_the_replay_and_later_lives_are_not_confused() {
     let storage = SimStorage::new(32 * UNIT as u64);
-    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    let log = Log::new(latched(storage.clone()), RING, 0, 1, 0);
     for msn in 1..=4u64 {
         assert!(taken(log.append(msn, &[&[msn as u8; 5000]], false)));
         log.commit(true).expect("commit");
@@ -64,7 +69,7 @@ fn a_torn_or_lost_frame_ends_the_replay_and_later_lives_are_not_confused() {
     assert_eq!(messages(&storage, &RING, 0, 1, 0).len(), 1);
     // The next life writes over it; the old third frame must not follow.
     let life = Ring { life: 2, ..RING };
-    let log = Log::new(Arc::new(storage.clone()), life, 2 * UNIT as u64, 2, 1);
+    let log = Log::new(latched(storage.clone()), life, 2 * UNIT as u64, 2, 1);
     assert!(taken(log.append(2, &[&[9; 5000]], false)));
     log.commit(true).expect("commit");
     assert_eq!(messages(&storage, &life, 2 * UNIT as u64, 2, 1), vec![(2, vec![9; 5000])]);
@@ -73,10 +78,10 @@ fn a_torn_or_lost_frame_ends_the_replay_and_later_lives_are_not_confused() {
 #[test]
 fn a_failed_write_stops_the_log_for_good() {
     let storage = SimStorage::new(32 * UNIT as u64);
-    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    let log = Log::new(latched(storage.clone()), RING, 0, 1, 0);
     storage.set_faults(crate::storage::FaultPlan { flush_error_at: Some(0), ..Default::default() });
     assert!(taken(log.append(1, &[b"x"], false)));
-    assert!(matches!(log.commit(true), Err(Error::ReadOnly(_))));
+    assert!(matches!(log.commit(true), Err(crate::Error::ReadOnly(_))));
     assert!(log.append(2, &[b"x"], false).is_err(), "nothing may be promised after a failed flush");
     assert_eq!(log.durable(), 0);
 }
@@ -84,7 +89,7 @@ fn a_failed_write_stops_the_log_for_good() {
 #[test]
 fn many_syncs_share_flushes() {
     let storage = SimStorage::new(32 * UNIT as u64);
-    let log = Arc::new(Log::new(Arc::new(storage), RING, 0, 1, 0));
+    let log = Arc::new(Log::new(latched(storage), RING, 0, 1, 0));
     (1..=8).for_each(|msn| assert!(taken(log.append(msn, &[b"r"], false))));
     std::thread::scope(|s| {
         for _ in 0..8 {
@@ -94,60 +99,12 @@ fn many_syncs_share_flushes() {
     assert_eq!((log.durable(), log.syncs()), (8, 1), "one flush must serve all");
 }
 
-/// Panics at every flush, once both threads are there.
-struct Panics(std::sync::Barrier);
-
-impl Storage for Panics {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(32 * UNIT as u64)
-    }
-
-    fn read_at(&self, buf: &mut [u8], _off: u64) -> std::io::Result<()> {
-        buf.fill(0);
-        Ok(())
-    }
-
-    fn write_at(&self, _buf: &[u8], _off: u64) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn flush(&self) -> std::io::Result<()> {
-        self.0.wait();
-        panic!("on purpose");
-    }
-
-    fn discard(&self, _off: u64, _len: u64) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_panic_while_writing_is_heard_by_those_who_wait() {
-    let storage = Arc::new(Panics(std::sync::Barrier::new(2)));
-    let log = Arc::new(Log::new(storage.clone(), RING, 0, 1, 0));
-    assert!(taken(log.append(1, &[b"r"], false)));
-    let writes = {
-        let log = log.clone();
-        std::thread::spawn(move || log.commit(true))
-    };
-    let waits = {
-        let log = log.clone();
-        // its commit begins while the other one writes, or finds the log failed
-        std::thread::spawn(move || {
-            storage.0.wait();
-            log.commit(true)
-        })
-    };
-    assert!(writes.join().is_err());
-    assert!(matches!(waits.join().expect("no panic"), Err(Error::ReadOnly(_))));
-}
-
 #[test]
 fn a_leader_waits_for_those_who_are_missing_and_one_flush_serves_all() {
     let storage = SimStorage::new(32 * UNIT as u64);
-    let log = Log::new(Arc::new(storage), RING, 0, 1, 0);
+    let log = Log::new(latched(storage), RING, 0, 1, 0);
     // So long that only the third sync can end the wait.
-    log.lock().gather = gather::Gather::primed(3, Duration::from_secs(3600));
+    log.lock().gather = gather::GroupCommit::primed(3, Duration::from_secs(3600));
     let sync = |msn: u64| {
         assert!(taken(log.append(msn, &[&[msn as u8; 100]], false)));
         let target = log.ask();
@@ -174,9 +131,9 @@ fn a_leader_waits_for_those_who_are_missing_and_one_flush_serves_all() {
 #[test]
 fn nothing_is_answered_before_it_is_durable_however_many_sync() {
     let storage = SimStorage::new(32 * UNIT as u64);
-    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    let log = Log::new(latched(storage.clone()), RING, 0, 1, 0);
     // Gathers each time, up to a millisecond.
-    log.lock().gather = gather::Gather::primed(6, Duration::from_millis(2));
+    log.lock().gather = gather::GroupCommit::primed(6, Duration::from_millis(2));
     let next = Mutex::new(0u64);
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -185,7 +142,8 @@ fn nothing_is_answered_before_it_is_durable_however_many_sync() {
                     let msn = {
                         let mut next = next.lock().expect("next");
                         let msn = *next + 1;
-                        while log.append(msn, &[&msn.to_le_bytes()], false).expect("append") == Appended::Full
+                        while log.append(msn, &[&msn.to_le_bytes()], false).expect("append")
+                            == AppendOutcome::Full
                         {
                             log.commit(true).expect("commit");
                             log.release(log.durable());
@@ -205,7 +163,7 @@ fn nothing_is_answered_before_it_is_durable_however_many_sync() {
 /// A log of 1 MiB whose records are held, after `n` records of 1,000 bytes.
 fn held(storage: &SimStorage, n: u64) -> (Log, Ring) {
     let ring = Ring { len: 256 * UNIT as u64, ..RING };
-    let log = Log::new(Arc::new(storage.clone()), ring, 0, 1, 0).holding(10_000);
+    let log = Log::new(latched(storage.clone()), ring, 0, 1, 0).holding(10_000);
     // Nobody has synced for long enough.
     for msn in 1..=12 {
         assert!(taken(log.append(msn, &[&[msn as u8; 1000]], false)));

@@ -1,7 +1,8 @@
-//! Where the bytes live: the [`Storage`] trait, and its file, io_uring and simulated forms.
+//! Where the bytes live: the [`Storage`] trait, its file, io_uring and simulated forms, and the latch of failure around them.
 
 mod aligned;
 mod file;
+pub(crate) mod latch;
 mod pool;
 mod sim;
 mod stacked;
@@ -9,6 +10,7 @@ mod uring;
 
 pub use aligned::AlignedBuf;
 pub use file::FileStorage;
+pub(crate) use latch::{FailureLatch, Latched};
 pub(crate) use pool::{BufPool, PooledBuf};
 pub use sim::{FaultPlan, SimStorage};
 pub(crate) use stacked::Stacked;
@@ -64,7 +66,7 @@ pub trait Storage: Send + Sync {
     fn discard(&self, off: u64, len: u64) -> io::Result<()>;
 }
 
-/// Opens an existing file or block device in the way of the step `sfl` (see [`crate::Steps`]): with direct I/O and
+/// Opens an existing file or block device in the way of the step `sfl` (see [`crate::Features`]): with direct I/O and
 /// io_uring where the kernel and the file system below allow it, else, or without the step, through the page cache.
 pub fn open(path: &Path, sfl: bool) -> io::Result<Box<dyn Storage>> {
     if !sfl {

@@ -23,8 +23,15 @@ pub struct FaultPlan {
     pub full_from: Option<u64>,
     /// The read with this number (from 0) fails with `EIO`.
     pub read_error_at: Option<u64>,
+    /// Reads of any part of the unit that begins at this offset fail with `EIO`, until it is written.
+    pub unreadable_unit: Option<u64>,
     /// The flush with this number (from 0) fails with `EIO`; what it should have saved stays volatile.
     pub flush_error_at: Option<u64>,
+    /// The write with this number (from 0) is lost when it is written back, as in the page cache of a file: it succeeds and reads
+    /// see it, but it never becomes durable, and the next flush, whoever makes it, fails with `EIO`: once.
+    pub lose_write_at: Option<u64>,
+    /// The flush with this number (from 0) fails with `EIO` and loses all that it should have saved; later ones succeed.
+    pub lose_flush_at: Option<u64>,
 }
 
 struct State {
@@ -41,6 +48,8 @@ struct State {
     flushes: u64,
     reads: u64,
     dead: bool,
+    /// A write was lost and no flush has said so.
+    lost: bool,
 }
 
 /// A simulated device. Clones share the same device.
@@ -70,6 +79,7 @@ impl SimStorage {
             flushes: 0,
             reads: 0,
             dead: false,
+            lost: false,
         };
         SimStorage { state: Arc::new(Mutex::new(state)) }
     }
@@ -180,6 +190,9 @@ impl Storage for SimStorage {
         if s.plan.read_error_at == Some(s.reads - 1) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
+        if s.plan.unreadable_unit.is_some_and(|unit| (off..off + buf.len() as u64).contains(&unit)) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         buf.copy_from_slice(&s.current[off as usize..off as usize + buf.len()]);
         Ok(())
     }
@@ -199,7 +212,12 @@ impl Storage for SimStorage {
         }
         // The write in flight when the power goes is pending too: it may be found whole, torn or not at all.
         let at = off as usize;
-        s.pending.push((at, buf.to_vec()));
+        s.plan.unreadable_unit.take_if(|unit| (off..off + buf.len() as u64).contains(unit));
+        if alive && s.plan.lose_write_at == Some(number) {
+            s.lost = true;
+        } else {
+            s.pending.push((at, buf.to_vec()));
+        }
         if !alive {
             return s.check(off, buf.len());
         }
@@ -218,10 +236,17 @@ impl Storage for SimStorage {
         if s.plan.flush_error_at == Some(number) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        for (off, data) in std::mem::take(&mut s.pending) {
+        let saved = std::mem::take(&mut s.pending);
+        if s.plan.lose_flush_at == Some(number) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        for (off, data) in saved {
             s.durable[off..off + data.len()].copy_from_slice(&data);
         }
-        Ok(())
+        match std::mem::take(&mut s.lost) {
+            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            false => Ok(()),
+        }
     }
 
     fn discard(&self, off: u64, len: u64) -> io::Result<()> {
@@ -299,6 +324,22 @@ mod tests {
         assert!(s.write_at(&page, 0).is_ok());
         assert!(s.flush().is_err());
         assert!(s.read_at(&mut vec![0; PAGE], 0).is_err());
+
+        for plan in [
+            FaultPlan { lose_write_at: Some(1), ..FaultPlan::default() },
+            FaultPlan { lose_flush_at: Some(1), ..FaultPlan::default() },
+        ] {
+            let s = SimStorage::new(4 * UNIT as u64);
+            s.set_faults(plan.clone());
+            s.write_at(&page, 0).expect("write");
+            s.flush().expect("flush");
+            s.write_at(&page, UNIT as u64).expect("the loss is not known yet");
+            assert_eq!(read(&s, 1), 7, "nor is it seen");
+            assert_eq!(s.flush().expect_err("EIO").raw_os_error(), Some(libc::EIO), "{plan:?}");
+            s.flush().expect("it is said once");
+            let found = s.power_cut(0);
+            assert_eq!((read(&found, 0), read(&found, 1)), (7, 0), "{plan:?}");
+        }
 
         let s = SimStorage::new(4 * UNIT as u64);
         let second = UNIT as u64..2 * UNIT as u64;

@@ -5,12 +5,16 @@ use io_uring::{IoUring, opcode, types};
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// Submission entries of one ring, and so the most transfers in flight for one caller.
 const RING_ENTRIES: u32 = 32;
 
 /// Largest single transfer, so that one large buffer becomes several commands in flight.
 const TRANSFER_BYTES_MAX: usize = 512 * 1024;
+
+/// How long transfers in flight are left alone while io_uring_enter fails.
+const FAILED_ENTER_PAUSE: Duration = Duration::from_millis(1);
 
 /// [`FileStorage`] with transfers through io_uring. Each concurrent caller borrows a ring of its own from a
 /// pool, so callers never wait for each other's completions.
@@ -54,7 +58,8 @@ impl UringStorage {
     }
 }
 
-/// Submits up to a ring's worth of pieces and waits for all of them, resubmitting short transfers.
+/// Submits up to a ring's worth of pieces and waits for all of them, resubmitting short transfers. Whatever fails, it returns
+/// only when the kernel has let go of all memory; after an error the ring must not be used again.
 fn drive(ring: &mut IoUring, fd: types::Fd, pieces: &mut [Piece]) -> io::Result<()> {
     let mut first_error = None;
     let mut todo: Vec<usize> = (0..pieces.len()).collect();
@@ -79,8 +84,15 @@ fn drive(ring: &mut IoUring, fd: types::Fd, pieces: &mut [Piece]) -> io::Result<
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {
                     continue;
                 }
-                // Returning here could leave the kernel writing into freed memory.
-                Err(e) => panic!("io_uring_enter failed with transfers in flight: {e}"),
+                Err(e) => {
+                    first_error.get_or_insert(e);
+                    // What the kernel has not taken it never will: the ring goes.
+                    if ring.submission().len() == waiting {
+                        break;
+                    }
+                    // The rest ends by itself, whenever this thread comes out of the kernel.
+                    std::thread::sleep(FAILED_ENTER_PAUSE);
+                }
             }
             for done in ring.completion() {
                 waiting -= 1;
@@ -175,6 +187,20 @@ impl Storage for UringStorage {
 mod tests {
     use super::*;
     use crate::storage::{AlignedBuf, UNIT};
+
+    /// A ring that is disabled takes no submissions: EBADFD.
+    #[test]
+    fn a_ring_that_cannot_be_entered_is_an_error() {
+        needs::needs!(IoUring);
+        let mut ring = IoUring::builder().setup_r_disabled().build(RING_ENTRIES).expect("a ring");
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let file = FileStorage::create(&dir.path().join("image"), 1 << 20, false).expect("create");
+        let mut buffer = AlignedBuf::zeroed(UNIT);
+        let mut pieces = Vec::new();
+        split(buffer.as_mut_ptr(), UNIT, 0, false, &mut pieces);
+        let error = drive(&mut ring, types::Fd(file.raw_fd()), &mut pieces).expect_err("entered");
+        assert_eq!(error.raw_os_error(), Some(libc::EBADFD));
+    }
 
     #[test]
     fn batches_and_large_transfers_arrive_whole() {

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use crate::codec::decode_edits;
 use crate::edits::Edits;
 use crate::error::{Doing, Error, Result};
-use crate::held::Lent;
+use crate::extent_cache::BorrowedBytes;
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::storage::{PooledBuf, UNIT};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) const SLICE_GAP_MAX: u32 = 64 << 10;
 
 /// Who wants bytes of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum CachePolicy {
     /// A caller of the store: what was read once may be wanted again.
     Caller,
     /// The tree, which puts them elsewhere.
@@ -25,7 +25,7 @@ pub(crate) enum For {
 
 impl Store {
     /// Writes an extent of `parts`, one after the other. It becomes durable with the next flush, provided that
-    /// [`Flight::drain`] was called before.
+    /// [`ExtentWriteQueue::drain`] was called before.
     pub(crate) fn write_extent(&self, kind: BlockKind, parts: &[&[u8]]) -> Result<BlockRef> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let stays = kind == BlockKind::Extent && self.extents.written();
@@ -77,12 +77,12 @@ impl Store {
     }
 
     /// The bytes of a slice if they are in memory.
-    pub(crate) fn at_hand(&self, slice: &ExtentSlice, who: For) -> Option<Lent> {
+    pub(crate) fn at_hand(&self, slice: &ExtentSlice, who: CachePolicy) -> Option<BorrowedBytes> {
         let (off, len) = (slice.off as usize, slice.len as usize);
         if len == 0 {
-            return Some(Lent::default());
+            return Some(BorrowedBytes::default());
         }
-        let hot = who == For::Caller && self.extents.read();
+        let hot = who == CachePolicy::Caller && self.extents.read();
         // In this order: what is on its way is held before it has arrived.
         let block = &slice.extent;
         let held = || block.held().and_then(|held| held.get(off, len, hot));
@@ -92,13 +92,13 @@ impl Store {
     }
 
     /// Reads part of an extent, checking every chunk it touches unless it is in memory.
-    pub(crate) fn read_slice(&self, slice: &ExtentSlice, who: For) -> Result<Lent> {
+    pub(crate) fn read_slice(&self, slice: &ExtentSlice, who: CachePolicy) -> Result<BorrowedBytes> {
         self.read_slices(std::slice::from_ref(slice), who).map(|mut read| read.swap_remove(0))
     }
 
     /// Reads parts of extents side by side, checking every chunk they touch unless it is in memory.
-    pub(crate) fn read_slices(&self, slices: &[ExtentSlice], who: For) -> Result<Vec<Lent>> {
-        let mut out: Vec<Lent> = Vec::with_capacity(slices.len());
+    pub(crate) fn read_slices(&self, slices: &[ExtentSlice], who: CachePolicy) -> Result<Vec<BorrowedBytes>> {
+        let mut out: Vec<BorrowedBytes> = Vec::with_capacity(slices.len());
         let mut missing = Vec::new();
         for (i, slice) in slices.iter().enumerate() {
             let there = self.at_hand(slice, who);
@@ -111,7 +111,7 @@ impl Store {
             }
             out.push(there.unwrap_or_default());
         }
-        let keeps = who == For::Caller && self.extents.read();
+        let keeps = who == CachePolicy::Caller && self.extents.read();
         let wanted: Vec<_> =
             missing.iter().map(|(i, first, len)| (&**slices[*i].extent.info(), *first, *len)).collect();
         for ((i, first, len), (buf, skip)) in missing.iter().zip(self.read_blocks(&wanted, keeps)?) {
@@ -128,7 +128,7 @@ impl Store {
             if keeps && skip == 0 {
                 self.keep(&slice.extent, *first, *len, buf.clone());
             }
-            let lent = Lent::of(buf, skip + slice.off as usize - first, slice.len as usize);
+            let lent = BorrowedBytes::of(buf, skip + slice.off as usize - first, slice.len as usize);
             let short = || Error::corrupt("extent", offset_of(info), "shorter than what refers to it");
             out[*i] = lent.ok_or_else(short)?;
         }
@@ -136,7 +136,7 @@ impl Store {
     }
 
     /// The value that a message without anything below it leaves; `None` is no value.
-    pub(crate) fn value_of(&self, op: &Op, who: For) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn value_of(&self, op: &Op, who: CachePolicy) -> Result<Option<Vec<u8>>> {
         let edits =
             self.edits_of(op, |slice| self.read_slice(slice, who).map(|lent| Bytes::from(&lent[..])))?;
         let base = match &op.base {

@@ -5,7 +5,7 @@ use crate::block::{BlockId, BlockInfo, BlockRef};
 use crate::codec::{Body, decompress};
 use crate::error::{Doing, Error, Result};
 use crate::header;
-use crate::node::{Home, LeafPart, Node, NodeRef, Part};
+use crate::node::{LeafPart, NOT_BELOW, Node, NodeRef, Part, PartAddress};
 use crate::storage::{PooledBuf, UNIT};
 use crate::wire::{Decoded, Malformed};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ const READ_GAP_MAX: u32 = 128 << 10;
 const READ_RUN_MAX: u32 = 4 << 20;
 
 /// Stretches of blocks in memory: block number, offset in it, length, and where they are in a buffer.
-pub(super) struct Runs(Vec<(BlockId, u32, usize, PooledBuf, usize)>);
+pub(super) struct BlockRuns(Vec<(BlockId, u32, usize, PooledBuf, usize)>);
 
-impl Runs {
+impl BlockRuns {
     /// The stored bytes of a part, if they are here.
-    pub fn get(&self, home: &Home) -> Option<&[u8]> {
+    pub fn get(&self, home: &PartAddress) -> Option<&[u8]> {
         let id = home.block.id();
         self.0.iter().find_map(|(block, off, len, buf, skip)| {
             let at = home.off.checked_sub(*off).filter(|_| *block == id)? as usize;
@@ -48,20 +48,22 @@ impl Store {
         wanted: &[(&BlockInfo, usize, usize)],
         stay: bool,
     ) -> Result<Vec<(PooledBuf, usize)>> {
+        for (info, off, len) in wanted {
+            // A buffer has whole units, a block too; no memory is taken for what is not there.
+            if (off + len) as u64 > info.units() * UNIT as u64 {
+                return Err(Error::corrupt("block", offset_of(info), "shorter than what refers to it"));
+            }
+        }
         let start = |off: usize| off / UNIT * UNIT;
         let take = |len| if stay { self.pool.take_snug(len) } else { self.pool.take(len) };
         let mut bufs: Vec<_> = wanted.iter().map(|(_, off, len)| take(off + len - start(*off))).collect();
         let mut reads: Vec<(u64, &mut [u8])> = Vec::with_capacity(wanted.len());
-        for ((info, off, len), buf) in wanted.iter().zip(&mut bufs) {
+        for ((info, off, _), buf) in wanted.iter().zip(&mut bufs) {
             let mut rest = &mut buf[..];
             for (from, n) in info.locate(start(*off) as u64, rest.len() as u64) {
                 let (here, after) = rest.split_at_mut(n as usize);
                 reads.push((from, here));
                 rest = after;
-            }
-            // A buffer has whole units, a block too.
-            if off + len > info.units() as usize * UNIT {
-                return Err(Error::corrupt("block", offset_of(info), "shorter than what refers to it"));
             }
         }
         self.storage.read_many(&mut reads).doing("reading a block")?;
@@ -86,6 +88,9 @@ impl Store {
         }
         let node = header::decode(bytes, block, &self.meter, &mut |id| self.resolve(id))
             .map_err(|m| Error::corrupt("node header", offset_of(info), m.0))?;
+        if !node.is_above_its_children(slot.level()) {
+            return Err(Error::corrupt("node header", offset_of(info), NOT_BELOW));
+        }
         let node = Arc::new(node);
         state.node = Some(node.clone());
         drop(state);
@@ -123,21 +128,21 @@ impl Store {
 
     /// The stored bytes of a part that moves to a new node unchanged, with its checksum. If they do not match it, when read
     /// once more either, they move all the same: whoever wants the part is told as before, and the rest of the node can change.
-    pub(super) fn read_as_it_is(&self, home: &Home) -> Result<Vec<u8>> {
+    pub(super) fn read_as_it_is(&self, home: &PartAddress) -> Result<Vec<u8>> {
         let read = || self.read_block(home.block.info(), home.off as usize, home.stored as usize);
         let stored = |(buf, skip): (PooledBuf, usize)| buf[skip..skip + home.stored as usize].to_vec();
         let bytes = stored(read()?);
         if self.check_part(home, &bytes).is_ok() { Ok(bytes) } else { Ok(stored(read()?)) }
     }
 
-    pub(super) fn check_part(&self, home: &Home, bytes: &[u8]) -> Result<()> {
+    pub(super) fn check_part(&self, home: &PartAddress, bytes: &[u8]) -> Result<()> {
         if crc32c::crc32c(bytes) == home.crc {
             return Ok(());
         }
         Err(Error::corrupt("node part", offset_of(home.block.info()) + home.off as u64, "checksum mismatch"))
     }
 
-    fn decode_part<T: Body>(&self, home: &Home, stored: &[u8]) -> Result<T> {
+    fn decode_part<T: Body>(&self, home: &PartAddress, stored: &[u8]) -> Result<T> {
         decompress(home.codec, stored, home.raw as usize)
             .and_then(|raw| T::decode(&raw, &mut |id| self.resolve(id)))
             .map_err(|m| Error::corrupt("node part", offset_of(home.block.info()) + home.off as u64, m.0))
@@ -184,16 +189,16 @@ impl Store {
     }
 
     /// Reads parts as they are stored, with one request for those that lie close together.
-    pub(super) fn read_runs(&self, mut homes: Vec<Home>) -> Result<Runs> {
+    pub(super) fn read_runs(&self, mut homes: Vec<PartAddress>) -> Result<BlockRuns> {
         homes.sort_by_key(|home| (home.block.id(), home.off));
         let mut stretches = Vec::new();
         let mut rest = &homes[..];
         while let [first, ..] = rest {
-            let close = |pair: &[Home]| {
+            let close = |pair: &[PartAddress]| {
                 let (a, b) = (&pair[0], &pair[1]);
                 a.block.id() == b.block.id()
-                    && b.off <= a.off + a.stored + READ_GAP_MAX
-                    && b.off + b.stored <= first.off + READ_RUN_MAX
+                    && b.off <= (a.off + a.stored).saturating_add(READ_GAP_MAX)
+                    && b.off + b.stored <= first.off.saturating_add(READ_RUN_MAX)
             };
             let n = 1 + rest.windows(2).take_while(|pair| close(pair)).count();
             let end = rest[n - 1].off + rest[n - 1].stored;
@@ -204,6 +209,8 @@ impl Store {
             stretches.iter().map(|(block, off, len)| (&**block.info(), *off as usize, *len)).collect();
         let read = self.read_blocks(&wanted, false)?;
         let runs = stretches.iter().zip(read);
-        Ok(Runs(runs.map(|((block, off, len), (buf, skip))| (block.id(), *off, *len, buf, skip)).collect()))
+        Ok(BlockRuns(
+            runs.map(|((block, off, len), (buf, skip))| (block.id(), *off, *len, buf, skip)).collect(),
+        ))
     }
 }

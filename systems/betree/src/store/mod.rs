@@ -4,27 +4,28 @@ mod extents;
 mod load;
 mod write;
 
-pub(crate) use extents::{For, SLICE_GAP_MAX};
+pub(crate) use extents::{CachePolicy, SLICE_GAP_MAX};
 
 use crate::block::BlockInfo;
 use crate::cache::Cache;
 use crate::codec::{Body, Compression};
-use crate::flight::Flight;
+use crate::extent_queue::ExtentWriteQueue;
 use crate::meter::Meter;
 use crate::node::{Node, NodeRef, Part, Slot};
-use crate::steps::Steps;
-use crate::storage::{BufPool, Storage, UNIT, round_up};
+use crate::steps::Features;
+use crate::storage::{BufPool, FailureLatch, Storage, UNIT, round_up};
+use crate::sync::Mutex;
 use crate::table::Table;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// Bytes of transfer buffers of each size that are kept for use again.
 const POOL_BYTES: usize = 8 << 20;
 
 /// Sizes at which nodes change shape, in bytes of [`crate::message::Op::weight`] unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct NodeSizes {
     /// A leaf above this splits.
     pub leaf_bytes: usize,
     /// A basement above this splits.
@@ -63,6 +64,8 @@ pub struct Counters {
     pub(crate) node_bytes_written: AtomicU64,
     pub(crate) nodes_written: AtomicU64,
     pub(crate) extent_bytes_written: AtomicU64,
+    /// Of checkpoints' tables, in all copies.
+    pub(crate) table_bytes_written: AtomicU64,
     /// Of these, bytes of messages that wait in inner nodes.
     pub(crate) spilled_bytes: AtomicU64,
     pub(crate) bound_bytes: AtomicU64,
@@ -96,17 +99,17 @@ pub struct Store {
     pub(crate) table: Table,
     pub(crate) meter: Arc<Meter>,
     pub(crate) cache: Cache,
-    pub(crate) shape: Shape,
+    pub(crate) shape: NodeSizes,
     pub(crate) compression: Compression,
     /// Number of the last message applied to the newest tree; stamped on new nodes.
     pub(crate) msn: AtomicU64,
     pub(crate) counters: Counters,
-    pub(crate) steps: Steps,
+    pub(crate) steps: Features,
     pub(crate) pool: BufPool,
     /// Threads that may still be started to flush subtrees side by side.
     pub(crate) helpers: AtomicUsize,
     /// Extents that are being written; with threads that do it, `behind` is set.
-    pub(crate) flight: Arc<Flight>,
+    pub(crate) flight: Arc<ExtentWriteQueue>,
     pub(crate) behind: bool,
     pub(crate) extents: CachedExtents,
     /// Space is short: inner nodes keep fewer messages, so that they hardly grow.
@@ -115,6 +118,8 @@ pub struct Store {
     dirty: Mutex<VecDeque<Weak<Slot>>>,
     /// Held while nodes are written, so that none is written twice.
     writing: Mutex<()>,
+    /// Of the storage.
+    pub(crate) failure: Arc<FailureLatch>,
 }
 
 impl Store {
@@ -122,10 +127,10 @@ impl Store {
     pub fn new(
         storage: Arc<dyn Storage>,
         table: Table,
-        shape: Shape,
+        shape: NodeSizes,
         compression: Compression,
         cache_bytes: usize,
-        steps: Steps,
+        steps: Features,
     ) -> Self {
         let meter = Arc::new(Meter::default());
         Store {
@@ -146,6 +151,7 @@ impl Store {
             short: AtomicBool::new(false),
             dirty: Mutex::default(),
             writing: Mutex::default(),
+            failure: Arc::default(),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Writing new nodes: encoded in batches, children before parents.
 
-use super::load::Runs;
+use super::load::BlockRuns;
 use super::{Store, count};
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, scatter};
 use crate::codec::{Body, Compression, compress, extents_of};
 use crate::error::{Doing, Error, Result};
-use crate::header::{self, Placed};
+use crate::header::{self, PartLocation};
 use crate::node::{Inner, Node, NodeRef, Part};
 use crate::storage::{PooledBuf, UNIT};
 use std::collections::BTreeSet;
@@ -26,13 +26,13 @@ struct Staged {
     node: Arc<Node>,
     info: BlockInfo,
     buf: PooledBuf,
-    placed: Vec<Placed>,
+    placed: Vec<PartLocation>,
 }
 
 impl Store {
     /// Writes `root` and everything below that is not on storage; returns its block. Nothing is flushed.
     pub(crate) fn write_tree(&self, root: &NodeRef) -> Result<BlockRef> {
-        let _writing = self.writing.lock().unwrap_or_else(|e| e.into_inner());
+        let _writing = self.failure.unpoisoned(self.writing.lock());
         let mut batch = Batch::default();
         self.stage(root, &mut batch)?;
         self.write_batch(&mut batch)?;
@@ -45,23 +45,35 @@ impl Store {
         if self.meter.unwritten() <= keep {
             return Ok(());
         }
-        let _writing = self.writing.lock().unwrap_or_else(|e| e.into_inner());
-        let mut batch = Batch::default();
+        let _writing = self.failure.unpoisoned(self.writing.lock());
+        let (mut batch, mut taken) = (Batch::default(), Vec::new());
+        let staged = self.stage_oldest(keep, &mut batch, &mut taken);
+        let written = staged.and_then(|()| self.write_batch(&mut batch));
+        if written.is_err() {
+            self.abandon(&mut batch);
+            // What was not written in the meantime waits in its old order.
+            let mut dirty = self.dirty.lock().unwrap_or_else(|e| e.into_inner());
+            let waits = |slot: &NodeRef| slot.block().is_none();
+            taken.into_iter().rev().filter(waits).for_each(|slot| dirty.push_front(Arc::downgrade(&slot)));
+        }
+        self.cache.trim();
+        written
+    }
+
+    /// The first part of [`Store::write_dirty`]; what it takes from the queue of new nodes is in `taken` afterwards.
+    fn stage_oldest(&self, keep: usize, batch: &mut Batch, taken: &mut Vec<NodeRef>) -> Result<()> {
         while self.meter.unwritten().saturating_sub(batch.bytes) > keep {
             let oldest = self.dirty.lock().unwrap_or_else(|e| e.into_inner()).pop_front();
             let Some(oldest) = oldest else { break };
             let Some(slot) = oldest.upgrade() else { continue };
-            if let Err(e) = self.stage(&slot, &mut batch).and_then(|()| {
-                if batch.bytes > WRITE_BATCH_BYTES { self.write_batch(&mut batch) } else { Ok(()) }
-            }) {
-                self.dirty.lock().unwrap_or_else(|e| e.into_inner()).push_front(oldest);
-                self.abandon(&mut batch);
-                return Err(e);
+            taken.push(slot.clone());
+            self.stage(&slot, batch)?;
+            if batch.bytes > WRITE_BATCH_BYTES {
+                self.write_batch(batch)?;
+                taken.retain(|slot| slot.block().is_none());
             }
         }
-        let written = self.write_batch(&mut batch);
-        self.cache.trim();
-        written
+        Ok(())
     }
 
     /// Encodes `slot` and what is new below it into the batch.
@@ -126,7 +138,7 @@ impl Store {
     }
 
     /// The stored bytes of those parts that are not in memory and go into a new node unchanged.
-    fn absent_parts<'p, T: Body>(&self, parts: impl Iterator<Item = &'p Arc<Part<T>>>) -> Result<Runs> {
+    fn absent_parts<'p, T: Body>(&self, parts: impl Iterator<Item = &'p Arc<Part<T>>>) -> Result<BlockRuns> {
         let absent = parts.filter_map(|part| {
             let state = part.lock();
             state.body.is_none().then(|| state.home.clone()).flatten()
@@ -137,9 +149,9 @@ impl Store {
     fn encode_part<T: Body>(
         &self,
         part: &Arc<Part<T>>,
-        runs: &Runs,
+        runs: &BlockRuns,
         out: &mut Vec<u8>,
-        placed: &mut Vec<Placed>,
+        placed: &mut Vec<PartLocation>,
     ) -> Result<()> {
         let (body, home) = {
             let state = part.lock();
@@ -166,7 +178,7 @@ impl Store {
                 };
                 let stored = &out[off as usize..];
                 let crc = crc32c::crc32c(stored);
-                Placed { off, stored: stored.len() as u32, raw, codec, crc, extents }
+                PartLocation { off, stored: stored.len() as u32, raw, codec, crc, extents }
             }
             (None, Some(h)) => {
                 match runs.get(&h).filter(|stored| self.check_part(&h, stored).is_ok()) {
@@ -174,7 +186,14 @@ impl Store {
                     // It left memory a moment ago, or it is damaged.
                     None => out.extend_from_slice(&self.read_as_it_is(&h)?),
                 }
-                Placed { off, stored: h.stored, raw: h.raw, codec: h.codec, crc: h.crc, extents: h.extents }
+                PartLocation {
+                    off,
+                    stored: h.stored,
+                    raw: h.raw,
+                    codec: h.codec,
+                    crc: h.crc,
+                    extents: h.extents,
+                }
             }
             (None, None) => return Err(Error::Invalid("part is neither in memory nor stored".into())),
         };
@@ -211,7 +230,7 @@ impl Store {
     }
 
     /// Tells the parts of a written node where they are.
-    fn settle(&self, node: &Node, placed: &[Placed], block: &BlockRef) {
+    fn settle(&self, node: &Node, placed: &[PartLocation], block: &BlockRef) {
         match node {
             Node::Leaf(leaf) => {
                 for (p, at) in leaf.parts.iter().zip(placed) {

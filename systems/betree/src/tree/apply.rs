@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef, Part};
-use crate::store::{For, Store, count};
+use crate::store::{CachePolicy, Store, count};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ const PARALLEL_BYTES_MIN: usize = 512 << 10;
 const LEFT_PART_MAX: usize = 3;
 
 /// An edge on its way into a new node.
-pub(super) struct Working {
+pub(super) struct EdgeDraft {
     edge: Edge,
     /// The edge's buffer if it changed; then `edge.buffer` no longer counts.
     fresh: Option<Buffer>,
@@ -27,13 +27,13 @@ pub(super) struct Working {
     touched: bool,
 }
 
-impl Working {
+impl EdgeDraft {
     pub(super) fn old(edge: Edge) -> Self {
-        Working { edge, fresh: None, touched: false }
+        EdgeDraft { edge, fresh: None, touched: false }
     }
 
     pub(super) fn new(edge: Edge) -> Self {
-        Working { edge, fresh: None, touched: true }
+        EdgeDraft { edge, fresh: None, touched: true }
     }
 
     pub(super) fn edge(&self) -> &Edge {
@@ -78,7 +78,7 @@ impl Store {
             let edge = &edges[i];
             let next = (&edge.range.lo[..]).max(&within.lo).into();
             if edge.buffer.is_some() {
-                let below = self.flush(&Working::old(edge.clone()))?;
+                let below = self.flush(&EdgeDraft::old(edge.clone()))?;
                 edges.splice(i..=i, below);
                 return Ok(Some((self.pack_edges(edges, range), next)));
             }
@@ -173,7 +173,7 @@ impl Store {
                     || slice.len as usize > large && edits.weight() >= slice.len as usize / 4
                     || edits.len_after(slice.len) > slice.len =>
             {
-                self.value_of(op, For::Tree)?
+                self.value_of(op, CachePolicy::Tree)?
             }
             (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large && self.steps.page_sharing => {
                 Some(bytes.to_vec())
@@ -258,7 +258,7 @@ impl Store {
         let mut edges = self.distribute(inner, range, batch)?;
         self.flush_dead(&mut edges)?;
         let limit = self.buffer_bytes();
-        let mut pending: usize = edges.iter().map(Working::pending).sum();
+        let mut pending: usize = edges.iter().map(EdgeDraft::pending).sum();
         // When space is short, a node that has too many gets rid of them bit by bit: all at once could take more than there is.
         let mut turn = if self.short.load(Ordering::Relaxed) { 2 * batch.weight() } else { usize::MAX };
         while pending > limit && turn > 0 {
@@ -278,7 +278,7 @@ impl Store {
             let below = self.flush_all(&edges, &victims)?;
             for (i, below) in victims.into_iter().zip(below).rev() {
                 pending += below.iter().map(Edge::pending).sum::<usize>();
-                edges.splice(i..=i, below.into_iter().map(Working::new));
+                edges.splice(i..=i, below.into_iter().map(EdgeDraft::new));
             }
         }
         self.merge_small(&mut edges)?;
@@ -294,7 +294,7 @@ impl Store {
     }
 
     /// Puts each message with its edge. An edge whose whole range is deleted goes at once, with all below it.
-    fn distribute(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<Working>> {
+    fn distribute(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<EdgeDraft>> {
         let mut out = Vec::with_capacity(inner.edges.len() + 1);
         let touched = inner.edges.iter().map(|e| e.buffer.as_ref().filter(|_| batch.touches(&e.range)));
         let mut loaded = self.load_some(&touched.collect::<Vec<_>>())?;
@@ -309,7 +309,7 @@ impl Store {
             let open = edge.range.hi == End::Open;
             let slice = batch.view(&edge.range);
             if slice.is_empty() {
-                out.push(Working::old(edge));
+                out.push(EdgeDraft::old(edge));
             } else if slice.tombs().covers(&edge.range) {
                 count(&self.counters.subtrees_dropped, 1);
                 self.fill(&edge.range, batch, &mut out)?;
@@ -318,7 +318,7 @@ impl Store {
                     Some(b) => slice.on(&*loaded[i].take().map_or_else(|| self.load_part(b), Ok)?),
                     None => slice.to_buffer(),
                 };
-                out.push(Working { edge, fresh: Some(fresh), touched: true });
+                out.push(EdgeDraft { edge, fresh: Some(fresh), touched: true });
             }
             if open {
                 return Ok(out);
@@ -329,19 +329,19 @@ impl Store {
     }
 
     /// Leaves for messages in a range that has nothing below it.
-    fn fill(&self, gap: &KeyRange, batch: &Buffer, out: &mut Vec<Working>) -> Result<()> {
+    fn fill(&self, gap: &KeyRange, batch: &Buffer, out: &mut Vec<EdgeDraft>) -> Result<()> {
         if gap.is_empty() {
             return Ok(());
         }
         let slice = batch.slice(gap);
         if !slice.ops().is_empty() {
-            out.extend(self.apply_leaf(Leaf::default(), gap, &slice)?.into_iter().map(Working::new));
+            out.extend(self.apply_leaf(Leaf::default(), gap, &slice)?.into_iter().map(EdgeDraft::new));
         }
         Ok(())
     }
 
     /// Flushes several edges, side by side if there are threads to spare; returns what replaces each.
-    pub(super) fn flush_all(&self, edges: &[Working], victims: &[usize]) -> Result<Vec<Vec<Edge>>> {
+    pub(super) fn flush_all(&self, edges: &[EdgeDraft], victims: &[usize]) -> Result<Vec<Vec<Edge>>> {
         let bytes: usize = victims.iter().map(|i| edges[*i].pending()).sum();
         let wanted = if bytes < PARALLEL_BYTES_MIN { 0 } else { victims.len().saturating_sub(1) };
         let take = |n: usize| Some(n - wanted.min(n));
@@ -359,8 +359,13 @@ impl Store {
             }
         };
         std::thread::scope(|s| {
-            (0..helpers).for_each(|_| _ = std::thread::Builder::new().spawn_scoped(s, work));
+            let start = || std::thread::Builder::new().name("betree-flush".into()).spawn_scoped(s, work);
+            let helpers: Vec<_> = (0..helpers).filter_map(|_| start().ok()).collect();
             work();
+            // The scope would not say what a panic was about.
+            for helper in helpers {
+                helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
         });
         self.helpers.fetch_add(helpers, Ordering::Relaxed);
         let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
@@ -369,7 +374,7 @@ impl Store {
     }
 
     /// Moves an edge's messages into its child; returns what replaces the edge.
-    pub(super) fn flush(&self, w: &Working) -> Result<Vec<Edge>> {
+    pub(super) fn flush(&self, w: &EdgeDraft) -> Result<Vec<Edge>> {
         count(&self.counters.flushes_down, 1);
         let loaded;
         let batch = match (&w.fresh, &w.edge.buffer) {
@@ -384,7 +389,7 @@ impl Store {
     }
 
     /// Joins neighbours that fit well into one node, if at least one of them has just changed.
-    fn merge_small(&self, edges: &mut Vec<Working>) -> Result<()> {
+    fn merge_small(&self, edges: &mut Vec<EdgeDraft>) -> Result<()> {
         let mut i = 0;
         while i + 1 < edges.len() {
             let (a, b) = (&edges[i], &edges[i + 1]);
@@ -406,7 +411,7 @@ impl Store {
             };
             let range = KeyRange { lo: a.edge.range.lo.clone(), hi: b.edge.range.hi.clone() };
             let buffer = self.buffer_of(a)?.concat(&*self.buffer_of(b)?);
-            let w = Working { edge: self.edge_to(range, merged), fresh: Some(buffer), touched: true };
+            let w = EdgeDraft { edge: self.edge_to(range, merged), fresh: Some(buffer), touched: true };
             edges.splice(i..i + 2, [w]);
         }
         Ok(())
@@ -423,7 +428,7 @@ impl Store {
         }
     }
 
-    fn buffer_of(&self, w: &Working) -> Result<Arc<Buffer>> {
+    fn buffer_of(&self, w: &EdgeDraft) -> Result<Arc<Buffer>> {
         match (&w.fresh, &w.edge.buffer) {
             (Some(b), _) => Ok(Arc::new(b.clone())),
             (None, Some(b)) => self.load_part(b),

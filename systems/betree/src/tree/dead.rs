@@ -1,6 +1,6 @@
 //! Leaves whose data are deleted while only memory has them: the deletes go there at once, so that the data are never written.
 
-use super::apply::Working;
+use super::apply::EdgeDraft;
 use crate::buffer::{Buffer, entry_weight};
 use crate::codec::Body;
 use crate::error::Result;
@@ -13,7 +13,7 @@ const DEAD_PART: usize = 2;
 impl Store {
     /// Passes what is pending for leaves right below on where it deletes much of one that has not been written. In the buffer
     /// it would wait for more, and the leaf would be written meanwhile, as it was.
-    pub(super) fn flush_dead(&self, edges: &mut Vec<Working>) -> Result<()> {
+    pub(super) fn flush_dead(&self, edges: &mut Vec<EdgeDraft>) -> Result<()> {
         let mut dead = Vec::new();
         for (i, w) in edges.iter().enumerate() {
             if let Some(buffer) = w.fresh()
@@ -24,7 +24,7 @@ impl Store {
         }
         let below = self.flush_all(edges, &dead)?;
         for (i, below) in dead.into_iter().zip(below).rev() {
-            edges.splice(i..=i, below.into_iter().map(Working::new));
+            edges.splice(i..=i, below.into_iter().map(EdgeDraft::new));
         }
         Ok(())
     }

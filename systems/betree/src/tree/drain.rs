@@ -1,6 +1,6 @@
 //! Draining: what waits for the leaves of one node goes there before its time, so that spilled extents become free.
 
-use super::apply::Working;
+use super::apply::EdgeDraft;
 use crate::error::Result;
 use crate::key::{End, Key, KeyRange};
 use crate::node::{Edge, Inner, Node, NodeRef};
@@ -53,7 +53,7 @@ impl Store {
             // What takes an edge's place may be edges of the node below, with messages of their own.
             while let Some(j) = below.iter().position(|e| e.range.contains(key)) {
                 let next = if below[j].buffer.is_some() {
-                    self.flush(&Working::old(below[j].clone()))?
+                    self.flush(&EdgeDraft::old(below[j].clone()))?
                 } else if below[j].child.level() > 0 {
                     let drained = self.drain_node(self.load_exact(&below[j])?, &below[j].range, key)?;
                     below.splice(j..=j, drained);
@@ -68,7 +68,7 @@ impl Store {
         }
         let to_leaf = |e: &Edge| e.child.level() == 0 && e.buffer.is_some();
         let waiting: Vec<usize> = (0..edges.len()).filter(|i| to_leaf(&edges[*i])).collect();
-        let working: Vec<Working> = edges.iter().cloned().map(Working::old).collect();
+        let working: Vec<EdgeDraft> = edges.iter().cloned().map(EdgeDraft::old).collect();
         let below = self.flush_all(&working, &waiting)?;
         for (i, below) in waiting.into_iter().zip(below).rev() {
             edges.splice(i..=i, below);

@@ -1,6 +1,6 @@
 //! Reading an immutable tree: one key, or a chunk of a scan.
 
-use crate::buffer::Found;
+use crate::buffer::Lookup;
 use crate::codec::Body;
 use crate::error::Result;
 use crate::key::{End, Key, KeyRange};
@@ -56,15 +56,15 @@ impl Store {
             };
             if let Some(buffer) = &edge.buffer {
                 match self.load_part(buffer)?.get(&key) {
-                    Found::Op(op) => {
+                    Lookup::Op(op) => {
                         let op = under(op, &newer);
                         if op.is_resolved() {
                             return Ok(op);
                         }
                         newer = Some(op);
                     }
-                    Found::Deleted => return Ok(nothing(newer)),
-                    Found::Nothing => {}
+                    Lookup::Deleted => return Ok(nothing(newer)),
+                    Lookup::Nothing => {}
                 }
             }
             if let Some(t) = &edge.translation {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::node::{Inner, Node, NodeRef};
-use crate::store::{For, SLICE_GAP_MAX, Store, count};
+use crate::store::{CachePolicy, SLICE_GAP_MAX, Store, count};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -29,9 +29,9 @@ const BASEMENT_PART_MIN: usize = 128;
 const BYTES_MIN: usize = 48;
 
 /// Values and edits of so many bytes are worth a place in an extent.
-struct Least(usize);
+struct SpillThresholds(usize);
 
-impl Least {
+impl SpillThresholds {
     /// The bytes that `op` would leave in an extent.
     fn of(&self, op: &Op) -> usize {
         self.value_of(op).map_or(0, |v| v.len()) + self.edits_of(op).map_or(0, |e| e.weight())
@@ -51,7 +51,7 @@ impl Least {
 
 /// What goes into one extent, and whose it is.
 #[derive(Default)]
-struct Load<'a> {
+struct ExtentDraft<'a> {
     len: usize,
     /// Heads of edits, one after the other.
     heads: Vec<u8>,
@@ -65,8 +65,8 @@ enum Source<'a> {
     Bytes(&'a [u8]),
 }
 
-impl<'a> Load<'a> {
-    fn add(&mut self, i: usize, op: &'a Op, least: &Least) {
+impl<'a> ExtentDraft<'a> {
+    fn add(&mut self, i: usize, op: &'a Op, least: &SpillThresholds) {
         if let Some(value) = least.value_of(op) {
             let at = self.len;
             self.push(value);
@@ -120,13 +120,13 @@ impl Store {
         if self.meter.unwritten() + sparse.leaves + batch.weight() <= room {
             return Ok(None);
         }
-        let least = Least((self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN));
+        let least = SpillThresholds((self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN));
         let places = || sparse.ranges.iter().flat_map(Clone::clone);
         if places().map(|i| least.of(&batch.ops()[i].1)).sum::<usize>() < self.shape.basement_bytes {
             return Ok(None);
         }
         let mut ops = batch.ops().to_vec();
-        let mut load = Load::default();
+        let mut load = ExtentDraft::default();
         for i in places() {
             load.add(i, &batch.ops()[i].1, &least);
             if load.len >= self.shape.basement_bytes * BASEMENTS_PER_EXTENT
@@ -140,8 +140,8 @@ impl Store {
     }
 
     /// Writes what is loaded and puts references in its place; false without space for it.
-    fn unload(&self, load: &mut Load<'_>, ops: &mut [(Key, Op)]) -> Result<bool> {
-        let Load { len, heads, parts, values, edits } = std::mem::take(load);
+    fn unload(&self, load: &mut ExtentDraft<'_>, ops: &mut [(Key, Op)]) -> Result<bool> {
+        let ExtentDraft { len, heads, parts, values, edits } = std::mem::take(load);
         if len == 0 {
             return Ok(true);
         }
@@ -218,7 +218,8 @@ impl Store {
         });
         let read = self.read_together(wanted.collect())?;
         let bytes = |s: &ExtentSlice| {
-            read.bytes(s).map_or_else(|| self.read_slice(s, For::Tree).map(|lent| Bytes::from(&lent[..])), Ok)
+            read.bytes(s)
+                .map_or_else(|| self.read_slice(s, CachePolicy::Tree).map(|lent| Bytes::from(&lent[..])), Ok)
         };
         let mut ops = Vec::with_capacity(batch.ops().len());
         for (key, op) in batch.ops() {
@@ -241,7 +242,7 @@ impl Store {
     }
 
     /// Reads slices, with one request for those that lie close together.
-    pub(super) fn read_together(&self, mut slices: Vec<ExtentSlice>) -> Result<Stretches> {
+    pub(super) fn read_together(&self, mut slices: Vec<ExtentSlice>) -> Result<ExtentRanges> {
         slices.sort_by_key(|s| (s.extent.id(), s.off));
         let mut stretches = Vec::new();
         let mut rest = &slices[..];
@@ -262,15 +263,15 @@ impl Store {
             });
             rest = &rest[n..];
         }
-        let read = self.read_slices(&stretches, For::Tree)?;
-        Ok(Stretches(stretches.into_iter().zip(read.iter().map(|lent| Bytes::from(&lent[..]))).collect()))
+        let read = self.read_slices(&stretches, CachePolicy::Tree)?;
+        Ok(ExtentRanges(stretches.into_iter().zip(read.iter().map(|lent| Bytes::from(&lent[..]))).collect()))
     }
 }
 
 /// Parts of extents that have been read, in order.
-pub(super) struct Stretches(Vec<(ExtentSlice, Bytes)>);
+pub(super) struct ExtentRanges(Vec<(ExtentSlice, Bytes)>);
 
-impl Stretches {
+impl ExtentRanges {
     pub(super) fn bytes(&self, s: &ExtentSlice) -> Option<Bytes> {
         let after = self.0.partition_point(|(all, _)| (all.extent.id(), all.off) <= (s.extent.id(), s.off));
         let (all, bytes) = self.0.get(after.checked_sub(1)?)?;

@@ -7,7 +7,7 @@ use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
 use crate::storage::SimStorage;
-use crate::store::{For, Shape, Store};
+use crate::store::{CachePolicy, NodeSizes, Store};
 use crate::table::Table;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -19,12 +19,19 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 const UNITS: u64 = 4096;
 
 fn store(cache_bytes: usize) -> Store {
-    store_of(Shape { leaf_bytes: 2000, basement_bytes: 500, buffer_bytes: 2500, fanout: 6 }, cache_bytes)
+    store_of(NodeSizes { leaf_bytes: 2000, basement_bytes: 500, buffer_bytes: 2500, fanout: 6 }, cache_bytes)
 }
 
-fn store_of(shape: Shape, cache_bytes: usize) -> Store {
+fn store_of(shape: NodeSizes, cache_bytes: usize) -> Store {
     let storage = Arc::new(SimStorage::new(UNITS * 4096));
-    Store::new(storage, Table::new(0, UNITS, false), shape, Compression::Lz4, cache_bytes, crate::Steps::ALL)
+    Store::new(
+        storage,
+        Table::new(0, UNITS, false),
+        shape,
+        Compression::Lz4,
+        cache_bytes,
+        crate::Features::ALL,
+    )
 }
 
 fn scan(store: &Store, root: &NodeRef, range: KeyRange, ahead: bool) -> Model {
@@ -34,7 +41,7 @@ fn scan(store: &Store, root: &NodeRef, range: KeyRange, ahead: bool) -> Model {
         let chunk = store.chunk(root, &window, ahead).expect("scan");
         for (k, op) in &chunk.entries {
             assert!(window.contains(k), "{k:?} outside {window:?}");
-            let value = store.value_of(op, For::Caller).expect("read").expect("entries have values");
+            let value = store.value_of(op, CachePolicy::Caller).expect("read").expect("entries have values");
             assert!(out.insert(k.to_vec(), value).is_none(), "key {k:?} seen twice");
         }
         match chunk.upto {
@@ -49,7 +56,7 @@ fn scan(store: &Store, root: &NodeRef, range: KeyRange, ahead: bool) -> Model {
 }
 
 fn get(store: &Store, root: &NodeRef, key: &[u8]) -> Option<Vec<u8>> {
-    store.value_of(&store.find(root, key, None).expect("find"), For::Caller).expect("read")
+    store.value_of(&store.find(root, key, None).expect("find"), CachePolicy::Caller).expect("read")
 }
 
 struct World {
@@ -256,7 +263,7 @@ fn deleting_a_whole_range_drops_subtrees_without_reading_them() {
 fn what_is_deleted_in_leaves_that_memory_holds_is_not_written() {
     const VALUE: usize = 2000;
     const KEYS: u32 = 60;
-    let shape = Shape { leaf_bytes: 40_000, basement_bytes: 10_000, buffer_bytes: 50_000, fanout: 6 };
+    let shape = NodeSizes { leaf_bytes: 40_000, basement_bytes: 10_000, buffer_bytes: 50_000, fanout: 6 };
     let key = |i: u32| format!("k{i:03}").into_bytes();
     let value = |i: u32| {
         // No codec makes it smaller.

@@ -96,7 +96,8 @@ pub fn check(storage: impl Storage + Clone + 'static, repair: bool) -> Result<Ch
 /// # Errors
 /// The store's. A failure of `out` ends the dump.
 pub fn dump(storage: impl Storage + 'static, out: &mut dyn std::io::Write) -> Result<()> {
-    let db = Db::open(Overlay::new(storage), betree::Options::default())?;
+    let options = betree::Options { recover: true, ..betree::Options::default() };
+    let db = Db::open(Overlay::new(storage), options)?;
     for item in db.scan(&KeyRange::all()) {
         let (key, value) = item?;
         if writeln!(out, "{}", survey::describe(&key, &value)).is_err() {

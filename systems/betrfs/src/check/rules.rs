@@ -7,7 +7,7 @@ use betree::{Finding, Severity, WriteBatch};
 use super::survey::{Object, Survey};
 use crate::fs::now;
 use crate::key;
-use crate::record::{self, Inode, LENT, MOVED, SPARSE, Superblock, XATTRS};
+use crate::record::{self, Inode, LENT, MOVED, RESERVED, SPARSE, Superblock, XATTRS};
 
 /// Name of the directory for what lost its name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -47,12 +47,52 @@ impl Rules {
         self.links();
         self.homes();
         self.lenders();
-        if self.survey.next_ino <= self.survey.most_ino {
+        self.reserved();
+        let said = self.survey.superblock;
+        if said.next_ino <= self.survey.most_ino {
             let next_ino = self.survey.most_ino + 1;
             if self.fixes.is_empty() {
-                self.error(format!("inode numbers from {} on are said to be free", self.survey.next_ino));
+                self.error(format!("inode numbers from {} on are said to be free", said.next_ino));
             }
-            self.fixes.put(key::SUPERBLOCK, &Superblock { block: key::BLOCK as u32, next_ino }.encode());
+            self.fixes.put(key::SUPERBLOCK, &Superblock { next_ino, ..said }.encode());
+        }
+        self.places();
+    }
+
+    /// What is reserved for files that are not there, or do not know of it.
+    fn reserved(&mut self) {
+        let wanted = |o: &&Object| o.inode.flags & RESERVED != 0;
+        let known: HashSet<u64> = self.survey.objects().filter(wanted).map(|o| o.ino).collect();
+        for ino in std::mem::take(&mut self.survey.reserved) {
+            if !known.contains(&ino) && !self.survey.orphans.contains_key(&ino) {
+                self.error(format!("space is reserved for inode {ino}, which does not know of it"));
+                self.fixes.delete(&key::reserved(ino));
+            }
+        }
+    }
+
+    /// Where inodes are said to be: without that, or with another place, a handle of NFS does not lead to them.
+    fn places(&mut self) {
+        let Some(mut noted) = self.survey.noted.take() else { return };
+        let numbers: HashMap<&[u8], u64> = self.survey.directories().map(|d| (&d.home[..], d.ino)).collect();
+        let mut wrong = Vec::new();
+        for (home, named) in self.survey.all_entries().filter(|(_, n)| n.object.is_some()) {
+            let Some(&dir) = numbers.get(home) else { continue };
+            let place = [&*key::InoBytes::of(dir), &named.name].concat();
+            if noted.remove(&named.ino).as_ref() != Some(&place) {
+                wrong.push((named.ino, dir, named.name.clone()));
+            }
+        }
+        for (ino, dir, name) in wrong {
+            self.find(
+                Severity::Warning,
+                format!("inode {ino} is said to be elsewhere than in directory {dir}"),
+            );
+            key::put_place(&mut self.fixes, ino, dir, &name);
+        }
+        for ino in noted.into_keys() {
+            self.find(Severity::Warning, format!("inode {ino} is said to be where it is not"));
+            self.fixes.delete(&key::place(ino));
         }
     }
 
@@ -133,10 +173,13 @@ impl Rules {
         let mut reached = HashSet::new();
         let mut left = vec![key::ROOT_HOME.to_vec()];
         while let Some(home) = left.pop() {
+            // Damaged ones may lie in one another.
+            if !reached.insert(home.clone()) {
+                continue;
+            }
             let entries = self.survey.entries.get(&home).into_iter().flatten();
             let inner = entries.filter_map(|n| n.object.as_ref()).filter(|o| o.inode.is_dir());
             left.extend(inner.map(|o| o.home.clone()));
-            reached.insert(home);
         }
         reached
     }
@@ -251,7 +294,7 @@ impl Rules {
         }
     }
 
-    fn content(&mut self, ino: u64, home: &[u8], usage: &super::survey::Usage) {
+    fn content(&mut self, ino: u64, home: &[u8], usage: &super::survey::HomeUsage) {
         let Some(inode) = self.survey.find(ino).map(|(_, o)| o.inode.clone()) else { return };
         let whole = if inode.is_file() { inode.size.div_ceil(key::BLOCK as u64) } else { 0 };
         if usage.blocks > 0 && usage.last_block >= whole {

@@ -1,12 +1,13 @@
 //! Every key of a file system, read once and sorted by what it is for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use betree::{Db, KeyRange};
 
 use crate::error::{Error, Result};
-use crate::key::{self, Part};
-use crate::record::{self, Entry, Inode, Record, Superblock};
+use crate::fs::decode_reserved;
+use crate::key::{self, HomeKeyKind};
+use crate::record::{self, Entry, Inode, Record, Superblock, WITH_PLACES};
 
 /// An inode and where its things lie.
 #[derive(Clone, Debug)]
@@ -35,14 +36,14 @@ pub(super) struct Named {
 
 /// What lies in one home.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
+pub(super) struct HomeUsage {
     pub blocks: u64,
     pub last_block: u64,
     pub xattrs: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum EntryLocation {
     Root,
     Entry(Vec<u8>, usize),
     Linked,
@@ -55,14 +56,18 @@ pub(super) struct Survey {
     pub entries: BTreeMap<Vec<u8>, Vec<Named>>,
     pub linked: BTreeMap<u64, Object>,
     pub orphans: BTreeMap<u64, Vec<u8>>,
-    pub used: BTreeMap<Vec<u8>, Usage>,
+    /// Files for which something is reserved.
+    pub reserved: BTreeSet<u64>,
+    pub used: BTreeMap<Vec<u8>, HomeUsage>,
+    /// Where inodes are said to be; None in a file system that says nothing of that.
+    pub noted: Option<BTreeMap<u64, Vec<u8>>>,
     /// Keys without a meaning.
     pub strange: Vec<Vec<u8>>,
     /// Keys whose value has none, and why.
     pub broken: Vec<(Vec<u8>, String)>,
-    pub next_ino: u64,
+    pub superblock: Superblock,
     pub most_ino: u64,
-    places: HashMap<u64, Place>,
+    places: HashMap<u64, EntryLocation>,
     /// Inodes in a second place: its key and number.
     pub twice: Vec<(Vec<u8>, u64)>,
 }
@@ -84,12 +89,14 @@ impl Survey {
             entries: BTreeMap::new(),
             linked: BTreeMap::new(),
             orphans: BTreeMap::new(),
+            reserved: BTreeSet::new(),
             used: BTreeMap::new(),
+            noted: (superblock.version >= WITH_PLACES).then(BTreeMap::new),
             strange: Vec::new(),
             broken: Vec::new(),
-            next_ino: superblock.next_ino,
+            superblock,
             most_ino: key::ROOT,
-            places: HashMap::from([(key::ROOT, Place::Root)]),
+            places: HashMap::from([(key::ROOT, EntryLocation::Root)]),
             twice: Vec::new(),
         };
         for item in db.scan(&KeyRange::all()) {
@@ -103,6 +110,23 @@ impl Survey {
         if key == key::SUPERBLOCK || key == key::ROOT_RECORD {
             return;
         }
+        if let Some((&key::RESERVED, rest)) = key.split_first() {
+            match (key::take_ino(rest), decode_reserved(value)) {
+                (Some((ino, [])), Ok(_)) => _ = self.reserved.insert(ino),
+                (Some((_, [])), Err(e)) => self.broken.push((key, e.to_string())),
+                _ => self.strange.push(key),
+            }
+            return;
+        }
+        if let Some((&key::PLACE, rest)) = key.split_first() {
+            match (key::take_ino(rest), &mut self.noted) {
+                (Some((ino, [])), Some(noted)) => _ = noted.insert(ino, value.to_vec()),
+                // It goes when they are all noted.
+                (Some((_, [])), None) => {}
+                _ => self.strange.push(key),
+            }
+            return;
+        }
         if let Some((zone @ (key::LINKED | key::ORPHAN), rest)) = key.split_first().map(|(z, r)| (*z, r)) {
             match key::take_ino(rest) {
                 Some((ino, [])) if zone == key::ORPHAN => _ = self.orphans.insert(ino, value.to_vec()),
@@ -114,20 +138,20 @@ impl Survey {
         let Some((home, part)) = key::parse(&key) else { return self.strange.push(key) };
         let home = home.to_vec();
         match part {
-            Part::Entry(name) => {
+            HomeKeyKind::Entry(name) => {
                 let name = name.to_vec();
                 match record::decode(value) {
                     Ok(entry) => self.name(&home, name, entry),
                     Err(e) => self.broken.push((key, e.to_string())),
                 }
             }
-            Part::Xattr(_) => self.used.entry(home).or_default().xattrs += 1,
-            Part::Block(number) => {
+            HomeKeyKind::Xattr(_) => self.used.entry(home).or_default().xattrs += 1,
+            HomeKeyKind::Block(number) => {
                 let usage = self.used.entry(home).or_default();
                 usage.blocks += 1;
                 usage.last_block = usage.last_block.max(number);
             }
-            Part::Home => self.strange.push(key),
+            HomeKeyKind::Home => self.strange.push(key),
         }
     }
 
@@ -135,7 +159,7 @@ impl Survey {
         match record::decode_record(value) {
             Ok(Record { ino, inode, home: Some(home), target }) => {
                 self.most_ino = self.most_ino.max(ino);
-                self.places.insert(ino, Place::Linked);
+                self.places.insert(ino, EntryLocation::Linked);
                 self.linked.insert(ino, Object { ino, inode, home: home.into(), target });
             }
             Ok(_) => self.broken.push((key, "names no home".into())),
@@ -159,7 +183,7 @@ impl Survey {
                 self.twice.push((key::entry(dir, &name), ino));
                 return;
             }
-            self.places.insert(ino, Place::Entry(dir.to_vec(), list.len()));
+            self.places.insert(ino, EntryLocation::Entry(dir.to_vec(), list.len()));
         }
         list.push(Named { name, ino, kind, object });
     }
@@ -168,14 +192,14 @@ impl Survey {
     pub fn add(&mut self, dir: &[u8], name: Vec<u8>, object: Object) -> (Vec<u8>, Vec<u8>) {
         let made = (key::entry(dir, &name), object.value());
         let list = self.entries.entry(dir.to_vec()).or_default();
-        self.places.insert(object.ino, Place::Entry(dir.to_vec(), list.len()));
+        self.places.insert(object.ino, EntryLocation::Entry(dir.to_vec(), list.len()));
         list.push(Named { name, ino: object.ino, kind: object.inode.kind(), object: Some(object) });
         made
     }
 
     /// A number that nothing has.
     pub fn fresh_ino(&mut self) -> u64 {
-        self.most_ino = self.most_ino.max(self.next_ino - 1) + 1;
+        self.most_ino = self.most_ino.max(self.superblock.next_ino - 1) + 1;
         self.most_ino
     }
 
@@ -198,9 +222,9 @@ impl Survey {
     /// The inode `ino` and the key of its record.
     pub fn find(&self, ino: u64) -> Option<(Vec<u8>, &Object)> {
         match self.places.get(&ino)? {
-            Place::Root => Some((key::ROOT_RECORD.to_vec(), &self.root)),
-            Place::Linked => Some((key::linked(ino), self.linked.get(&ino)?)),
-            Place::Entry(home, at) => {
+            EntryLocation::Root => Some((key::ROOT_RECORD.to_vec(), &self.root)),
+            EntryLocation::Linked => Some((key::linked(ino), self.linked.get(&ino)?)),
+            EntryLocation::Entry(home, at) => {
                 let named = self.entries.get(home)?.get(*at)?;
                 Some((key::entry(home, &named.name), named.object.as_ref()?))
             }
@@ -211,9 +235,9 @@ impl Survey {
     pub fn change(&mut self, ino: u64, change: impl FnOnce(&mut Inode)) -> Option<(Vec<u8>, Vec<u8>)> {
         let key = self.find(ino)?.0;
         let object = match self.places.get(&ino)? {
-            Place::Root => &mut self.root,
-            Place::Linked => self.linked.get_mut(&ino)?,
-            Place::Entry(home, at) => self.entries.get_mut(home)?.get_mut(*at)?.object.as_mut()?,
+            EntryLocation::Root => &mut self.root,
+            EntryLocation::Linked => self.linked.get_mut(&ino)?,
+            EntryLocation::Entry(home, at) => self.entries.get_mut(home)?.get_mut(*at)?.object.as_mut()?,
         };
         change(&mut object.inode);
         Some((key, object.value()))
@@ -225,8 +249,16 @@ pub(super) fn describe(key: &[u8], value: &[u8]) -> String {
     let shown = key.escape_ascii();
     let what = match key::parse(key) {
         _ if key == key::SUPERBLOCK => format!("{:?}", Superblock::decode(value)),
-        Some((_, Part::Block(n))) => return format!("\"{shown}\" block {n}: {} bytes", value.len()),
-        Some((_, Part::Xattr(_))) => format!("attribute of {} bytes", value.len()),
+        Some((_, HomeKeyKind::Block(n))) => return format!("\"{shown}\" block {n}: {} bytes", value.len()),
+        Some((_, HomeKeyKind::Xattr(_))) => format!("attribute of {} bytes", value.len()),
+        _ if key.first() == Some(&key::RESERVED) => match decode_reserved(value) {
+            Ok((blocks, areas)) => format!("{blocks} blocks reserved, allocated are {areas:?}"),
+            Err(e) => e.to_string(),
+        },
+        _ if key.first() == Some(&key::PLACE) => match key::take_ino(value) {
+            Some((dir, name)) => format!("in directory {dir} as \"{}\"", name.escape_ascii()),
+            None => "no place".into(),
+        },
         _ if key.first() == Some(&key::ORPHAN) => format!("orphan with home \"{}\"", value.escape_ascii()),
         _ => match record::decode(value) {
             Ok(entry) => format!("{entry:?}"),

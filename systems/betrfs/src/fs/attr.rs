@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use betree::{KeyRange, WriteBatch};
 
+use super::reserve::put_reserved;
 use super::{Fs, now};
 use crate::error::Result;
 use crate::key::BLOCK;
@@ -120,7 +121,7 @@ pub struct SetAttr {
 pub struct Space {
     /// Capacity.
     pub total: u64,
-    /// Not in use.
+    /// Not in use, and not reserved for a file.
     pub free: u64,
     /// Free for data: without what is reserved or waits to be written.
     pub available: u64,
@@ -171,6 +172,7 @@ impl Fs {
         let mut inode = state.inode.clone();
         let mut batch = WriteBatch::new();
         let mut least = WriteBatch::new();
+        let mut reserved = None;
         let now = now();
         inode.ctime = now;
         if set.uid.is_some() || set.gid.is_some() || set.kill_priv {
@@ -184,7 +186,12 @@ impl Fs {
             self.resize(&mut batch, &node, &state, &mut inode, size)?;
             inode.mtime = now;
             if size <= state.inode.size {
-                self.resize(&mut least, &node, &state, &mut inode.clone(), size)?;
+                let gone = (size.div_ceil(BLOCK as u64), u64::MAX);
+                reserved = self.unreserve(&mut batch, &node, &mut state, &mut inode, gone)?;
+                self.resize(&mut least, &node, &state, &mut state.inode.clone(), size)?;
+                if let Some(reserved) = &reserved {
+                    put_reserved(&mut least, &node, &mut inode, reserved);
+                }
             }
         }
         if let Some(mode) = set.mode {
@@ -205,6 +212,9 @@ impl Fs {
         if removed > 0 {
             let home = node.home(&state)?;
             self.removed(removed, || crate::key::blocks(&home, inode.size.div_ceil(BLOCK as u64), None));
+        }
+        if let Some(reserved) = reserved {
+            self.set_reserved(&mut state, reserved);
         }
         state.inode = inode;
         state.unsaved = !saved && !state.dead;
@@ -265,10 +275,11 @@ impl Fs {
     pub fn space(&self) -> Space {
         let stats = self.db.stats();
         let waiting = (stats.unwritten_bytes + stats.memtable_bytes) as u64 / 4 * 5;
+        let taken = waiting + stats.promised_bytes;
         Space {
             total: stats.capacity_bytes,
-            free: stats.free_bytes.saturating_sub(waiting),
-            available: stats.free_bytes.saturating_sub(waiting + stats.reserve_bytes),
+            free: stats.free_bytes.saturating_sub(taken),
+            available: stats.free_bytes.saturating_sub(taken + stats.reserve_bytes),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Contents of files: blocks of 4 KiB, a missing one reads as zeros. A write never reads.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,7 +8,7 @@ use betree::WriteBatch;
 
 use super::remove::delete_blocks;
 use super::stream::{Piece, put_blocks};
-use super::{Fs, now};
+use super::{Fs, Reserved, now};
 use crate::error::{Error, Result};
 use crate::key::{self, BLOCK, SIZE_MAX};
 use crate::node::{Node, State};
@@ -15,34 +16,25 @@ use crate::record::{Inode, SPARSE, XATTRS};
 
 /// Bytes that go into one batch; a longer write is several operations.
 const WRITE_MAX: usize = 1 << 20;
-const SIZE: u64 = BLOCK as u64;
+pub(super) const SIZE: u64 = BLOCK as u64;
 /// Room in a batch for keys and a record.
 const ROOM: usize = 384;
 /// The attribute that holds a program's capabilities.
 const CAPABILITIES: &[u8] = b"security.capability";
 
-/// What [`Fs::seek`] looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whence {
-    /// `SEEK_DATA`.
-    Data,
-    /// `SEEK_HOLE`.
-    Hole,
-}
-
 /// Which way a read or write came from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Through {
+pub(crate) enum IoPath {
     /// Its page cache, which holds these data now.
     Cache,
     /// Past that.
     Direct,
 }
 
-impl Through {
+impl IoPath {
     fn note(self, node: &Node) {
         // Looked at first: many threads may read one file.
-        if self == Through::Cache && !node.cached.load(Ordering::Relaxed) {
+        if self == IoPath::Cache && !node.cached.load(Ordering::Relaxed) {
             node.cached.store(true, Ordering::SeqCst);
         }
     }
@@ -50,7 +42,7 @@ impl Through {
 
 /// What a write came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WriteOutcome {
     /// Bytes.
     pub bytes: usize,
     /// The set-user-ID or set-group-ID bit is gone, which the kernel does not know.
@@ -59,7 +51,7 @@ pub(crate) struct Written {
     pub stale: bool,
 }
 
-fn regular(inode: &Inode) -> Result<()> {
+pub(super) fn regular(inode: &Inode) -> Result<()> {
     match inode.kind() {
         libc::S_IFREG => Ok(()),
         libc::S_IFDIR => Err(Error::IsDirectory),
@@ -111,7 +103,7 @@ impl Fs {
     }
 
     /// Reads for the kernel.
-    pub(crate) fn serve_read(&self, ino: u64, off: u64, out: &mut [u8], from: Through) -> Result<usize> {
+    pub(crate) fn serve_read(&self, ino: u64, off: u64, out: &mut [u8], from: IoPath) -> Result<usize> {
         let node = self.node(ino)?;
         // Before the lock: whoever writes after this read knows of it.
         from.note(&node);
@@ -147,7 +139,7 @@ impl Fs {
         self.streams.flush_file(node.ino)?;
         let home = node.home(state)?;
         let (first, last) = (off / SIZE, (off + out.len() as u64 - 1) / SIZE);
-        let mut filling = Filling { out, off, filled: 0 };
+        let mut filling = ReadBuffer { out, off, filled: 0 };
         if first == last {
             if let Some(value) = self.db.get(&key::block(&home, first))? {
                 filling.place(first, &value);
@@ -182,8 +174,8 @@ impl Fs {
         off: u64,
         data: &[u8],
         kill_priv: bool,
-        from: Through,
-    ) -> Result<Written> {
+        from: IoPath,
+    ) -> Result<WriteOutcome> {
         let node = self.node(ino)?;
         from.note(&node);
         let mut state = node.write();
@@ -191,8 +183,8 @@ impl Fs {
         let bytes = self.write_to(&node, &mut state, off, data, kill_priv)?;
         let stripped = state.inode.mode != mode;
         drop(state);
-        let stale = from == Through::Direct && node.cached.load(Ordering::SeqCst);
-        Ok(Written { bytes, stripped, stale })
+        let stale = from == IoPath::Direct && node.cached.load(Ordering::SeqCst);
+        Ok(WriteOutcome { bytes, stripped, stale })
     }
 
     /// Writes `data` at the end of the file; otherwise as [`Fs::write`].
@@ -255,6 +247,7 @@ impl Fs {
         if inode.flags & SPARSE != 0 {
             inode.blocks = (inode.blocks + last + 1 - first).min(inode.size.div_ceil(SIZE));
         }
+        let claim = self.claim(node, state, first, last + 1)?;
         let now = now();
         (inode.mtime, inode.ctime) = (now, now);
         if kill {
@@ -273,7 +266,8 @@ impl Fs {
         if follows && !capable && collects() {
             let concat = |key: &[&[u8]], value: &[&[u8]]| (key.concat(), value.concat());
             let record = recorded.then(|| node.with_record(state, &inode, concat)).transpose()?;
-            self.streams.push(Piece { ino: node.ino, home, off, data, record, append })?;
+            let reserved = claim.pair.clone();
+            self.streams.push(Piece { ino: node.ino, home, off, data, record, reserved, append })?;
         } else {
             let mut batch = WriteBatch::with_capacity(data.len() + data.len() / 32 + ROOM);
             put_blocks(&mut batch, home, off, data, old_size);
@@ -283,12 +277,14 @@ impl Fs {
             if recorded {
                 node.with_record(state, &inode, |key, value| _ = batch.put_parts(key, value))?;
             }
+            claim.add_to(&mut batch);
             let run = self.streams.run(node.ino);
             self.commit(batch)?;
             if append {
                 self.streams.set_run(node.ino, run + 1);
             }
         }
+        self.claimed(state, &claim);
         state.inode = inode;
         state.unsaved = false;
         state.incapable |= capable;
@@ -330,12 +326,14 @@ impl Fs {
         Ok(())
     }
 
-    /// `fallocate`: extends the file (mode 0), punches a hole, or zeroes a range, with or without keeping the size.
-    /// Space is not reserved, only looked for: every write takes new space anyway. The blocks that the range touches count
-    /// as the file's from then on, as far as it reaches.
+    /// `fallocate`: reserves space for a range and extends the file (mode 0), punches a hole, or zeroes a range, with or without
+    /// keeping the size. What was reserved can be written however full the file system is, and written over; it is given up by
+    /// truncating, punching a hole and removing the file. The blocks that the range touches count as the file's from then on, as
+    /// far as it reaches.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] for other modes; [`Error::NoSpace`]; as [`Fs::write`].
+    /// [`Error::NotSupported`] for other modes, and for a file with too many separate ranges; [`Error::NoSpace`]; as
+    /// [`Fs::write`].
     pub fn allocate(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
         let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let kind = mode & !libc::FALLOC_FL_KEEP_SIZE;
@@ -355,13 +353,18 @@ impl Fs {
         state.changes();
         let mut inode = state.inode.clone();
         let mut batch = WriteBatch::new();
-        if erase {
-            self.punch(&mut batch, &node, &state, &mut inode, off, end)?;
-        } else if len > self.space().available {
-            // Of what was removed much comes back only when it is asked for.
-            self.waits();
-            self.streams.flush()?;
-            self.db.make_room(len as usize)?;
+        let hole = if erase { HolePunch::new(off, end, inode.size) } else { HolePunch::default() };
+        self.punch(&mut batch, &node, &mut state, &mut inode, &hole)?;
+        let reserved = if kind == libc::FALLOC_FL_PUNCH_HOLE {
+            let blocks = (hole.blocks.start, hole.blocks.end);
+            self.unreserve(&mut batch, &node, &mut state, &mut inode, blocks)?
+        } else {
+            let blocks = (off / SIZE, end.div_ceil(SIZE));
+            Some(self.reserve(&mut batch, &node, &mut state, &mut inode, blocks, hole.blocks.clone())?)
+        };
+        if kind == libc::FALLOC_FL_PUNCH_HOLE && (!hole.data.is_empty() || reserved.is_some()) {
+            // It frees, and adds no block.
+            batch.from_reserve();
         }
         if !keep && end > inode.size {
             inode.grow_to(end);
@@ -373,82 +376,86 @@ impl Fs {
         }
         let now = now();
         (inode.mtime, inode.ctime) = (now, now);
-        self.put_record(&mut batch, &node, &state, &inode)?;
-        self.commit(batch)?;
+        let unwritten = |reserved: Option<&Reserved>| reserved.map_or(0, Reserved::unwritten);
+        let more = unwritten(reserved.as_ref()).saturating_sub(unwritten(state.reserved.as_deref()));
+        let put = self.put_record(&mut batch, &node, &state, &inode);
+        if let Err(e) = put.and_then(|()| self.commit(batch)) {
+            self.take_back(more);
+            return Err(e);
+        }
+        if let Some(reserved) = reserved {
+            self.set_reserved(&mut state, reserved);
+        }
         state.inode = inode;
         state.unsaved = false;
         Ok(())
     }
 
-    /// Makes `[off, end)` read as zeros, as far as the file goes.
+    /// Adds to `batch` that what lies in `hole` reads as zeros.
     fn punch(
         &self,
         batch: &mut WriteBatch,
         node: &Node,
-        state: &State,
+        state: &mut State,
         inode: &mut Inode,
-        off: u64,
-        end: u64,
+        hole: &HolePunch,
     ) -> Result<()> {
-        let end = end.min(inode.size);
-        if off >= end {
+        let edges = hole.edges.iter().filter(|edge| !edge.is_empty());
+        if hole.data.is_empty() && edges.clone().count() == 0 {
             return Ok(());
         }
+        let sparse = inode.flags & SPARSE != 0;
         inode.make_sparse();
         let home = node.home(state)?;
-        let first = off.div_ceil(SIZE);
-        // The last block goes whole if nothing of the file lies behind.
-        let last = if end == inode.size { end.div_ceil(SIZE) } else { end / SIZE };
-        let mut zero = |from: u64, to: u64| {
-            if from < to {
-                let zeros = vec![0; (to - from) as usize];
-                batch.patch(&key::block(&home, from / SIZE), (from % SIZE) as u32, &zeros);
+        for edge in edges {
+            let block = edge.start / SIZE;
+            // One without data is zeros already, and would need space for them.
+            if !sparse || self.has_data(node, state, &home, block)? {
+                let zeros = vec![0; (edge.end - edge.start) as usize];
+                batch.patch(&key::block(&home, block), (edge.start % SIZE) as u32, &zeros);
             }
-        };
-        if first > last {
-            zero(off, end);
-            return Ok(());
         }
-        zero(off, (first * SIZE).min(end));
-        zero((last * SIZE).max(off), end);
-        if first < last {
-            batch.delete_range(&key::blocks(&home, first, Some(last)));
-            inode.blocks = inode.blocks.saturating_sub(last - first);
-            self.removed(last - first, || key::blocks(&home, first, Some(last)));
+        if !hole.data.is_empty() {
+            let (blocks, keys) = (hole.data.end - hole.data.start, hole.data.clone());
+            let keys = key::blocks(&home, keys.start, Some(keys.end));
+            batch.delete_range(&keys);
+            inode.blocks = inode.blocks.saturating_sub(blocks);
+            self.removed(blocks, || keys);
         }
         Ok(())
     }
 
-    /// The first offset from `off` on where data, or a hole, begins. The end of the file is a hole.
-    ///
-    /// # Errors
-    /// [`Error::BehindEnd`]; as [`Fs::read`].
-    pub fn seek(&self, ino: u64, off: u64, whence: Whence) -> Result<u64> {
-        let node = self.node(ino)?;
-        let state = node.read();
-        regular(&state.inode)?;
-        let size = state.inode.size;
-        if off >= size {
-            return Err(Error::BehindEnd);
+    fn has_data(&self, node: &Node, state: &mut State, home: &[u8], block: u64) -> Result<bool> {
+        if self.reserved(node, state)?.is_some_and(|reserved| reserved.is_unwritten(block)) {
+            return Ok(false);
         }
-        if state.inode.flags & SPARSE == 0 {
-            return Ok(if whence == Whence::Data { off } else { size });
-        }
-        self.streams.flush_file(ino)?;
-        let home = node.home(&state)?;
-        let mut next = off / SIZE;
-        for item in self.db.scan(&key::blocks(&home, next, Some(size.div_ceil(SIZE)))) {
-            let number = key::block_number(&item?.0).unwrap_or(next);
-            match whence {
-                Whence::Data => return Ok(off.max(number * SIZE)),
-                Whence::Hole if number > next => break,
-                Whence::Hole => next = number + 1,
-            }
-        }
-        match whence {
-            Whence::Data => Err(Error::BehindEnd),
-            Whence::Hole => Ok(off.max(next * SIZE).min(size)),
-        }
+        self.streams.flush_file(node.ino)?;
+        Ok(self.db.get(&key::block(home, block))?.is_some())
+    }
+}
+
+/// What is erased of a file.
+#[derive(Default)]
+struct HolePunch {
+    /// Whole blocks, also behind the end of the file.
+    blocks: Range<u64>,
+    /// Those of them that the file reaches.
+    data: Range<u64>,
+    /// Bytes in front of them and behind, each in one block.
+    edges: [Range<u64>; 2],
+}
+
+impl HolePunch {
+    /// `[off, end)` of a file of `size` bytes. Its last block goes whole if nothing of the file lies behind.
+    fn new(off: u64, end: u64, size: u64) -> HolePunch {
+        let first = off.div_ceil(SIZE);
+        let last = if end >= size { size.div_ceil(SIZE).max(end / SIZE) } else { end / SIZE };
+        let blocks = first..last.max(first);
+        let data = first..last.min(size.div_ceil(SIZE)).max(first);
+        let end = end.min(size).max(off);
+        let front = off..(first * SIZE).min(end);
+        let back = (last * SIZE).max(front.end).min(end)..end;
+        HolePunch { blocks, data, edges: [front, back] }
     }
 }
 
@@ -458,7 +465,7 @@ fn left(inode: &Inode, off: u64, len: usize) -> usize {
 }
 
 /// A buffer that is filled from front to back, whatever was in it before.
-struct Filling<'a> {
+struct ReadBuffer<'a> {
     out: &'a mut [u8],
     /// Where in the file it begins.
     off: u64,
@@ -466,7 +473,7 @@ struct Filling<'a> {
     filled: usize,
 }
 
-impl Filling<'_> {
+impl ReadBuffer<'_> {
     /// Copies the part of block `number` that lies in the buffer; what is missing before it reads as zeros. Blocks come
     /// in order.
     fn place(&mut self, number: u64, value: &[u8]) {

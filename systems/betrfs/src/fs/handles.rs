@@ -1,26 +1,24 @@
 //! Finding an inode by its number alone, which is all that a file handle has (open_by_handle_at, NFS).
 //!
-//! Records lie where names are, so the store has no way from a number to its record, but for files with several names. Of
-//! what is in no memory, as after a new mount, all names are read, once. What is learned from that is kept as hints, so
-//! that the next handle costs the reading of one directory. A number is never given out again: what has no name in one
-//! state of the store has none in any later one.
+//! Records lie where names are. So for each inode whose record is in an entry its place is kept beside it: the directory and the
+//! name, in the same batch as whatever changes them. A file of several names has its record by itself. A number is never given out
+//! again: what has no name in one state of the store has none in any later one.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use betree::KeyRange;
+use betree::{KeyRange, WriteBatch};
 
 use super::names::new_node;
-use super::places::{HOMES_MAX, Places};
 use super::{Attr, Fs};
 use crate::error::{Error, Result};
-use crate::key::{self, Part};
+use crate::key::{self, HomeKeyKind};
 use crate::node::{Names, Node};
-use crate::record::{self, Entry};
+use crate::record::{self, Entry, Superblock};
 
-/// Numbers kept of which is known that nothing has them.
-const GONE_MAX: usize = 1 << 16;
+/// Directories above one another, and more than any path names (PATH_MAX), if they do not lie in themselves.
+const DEPTH_MAX: usize = 1 << 20;
+/// Places that are noted in one batch.
+const PLACES_PER_BATCH: usize = 1000;
 
 impl Fs {
     /// Holds the file with this number, if it has a name.
@@ -28,53 +26,17 @@ impl Fs {
     /// # Errors
     /// [`Error::NotFound`], the store's.
     pub(super) fn hold_by_number(&self, ino: u64) -> Result<Attr> {
-        {
-            let _tree = self.shared();
-            if let Some(node) = self.nodes.get(ino) {
-                return self.hold_living(&node);
-            }
-        }
-        let next = self.numbers.lock().unwrap_or_else(|e| e.into_inner()).0;
-        if ino >= next {
-            return Err(Error::NotFound);
+        // Nothing is moved meanwhile.
+        let _tree = self.shared();
+        if let Some(node) = self.nodes.get(ino) {
+            return self.hold_living(&node);
         }
         self.waits();
-        // One after the other: what the first has read serves the others.
-        let mut places = self.places.lock().unwrap_or_else(|e| e.into_inner());
-        let named_late = self.named_late.load(Ordering::Acquire);
-        if places.named_late != named_late {
-            *places = Places::default();
-        }
-        if places.is_gone(ino) {
-            return Err(Error::NotFound);
-        }
-        {
-            let _tree = self.shared();
-            let node = match self.with_own_record(ino)? {
-                None => self.at_hint(&places, ino)?,
-                node => node,
-            };
-            if let Some(node) = node {
-                return self.hold_living(&node);
-            }
-        }
-        for again in [false, true] {
-            // Nothing is moved while names are read for the second time.
-            let tree = again.then(|| self.shared());
-            *places = Places { named_late, next_ino: next, ..self.read_places(ino)? };
-            let _tree = tree.unwrap_or_else(|| self.shared());
-            if let Some(node) = self.at_hint(&places, ino)? {
-                return self.hold_living(&node);
-            }
-            if places.home(ino).is_none() {
-                break;
-            }
-        }
-        if places.gone.len() >= GONE_MAX {
-            places.gone.clear();
-        }
-        places.gone.insert(ino);
-        Err(Error::NotFound)
+        let node = match self.with_own_record(ino)? {
+            None => self.at_place(ino)?,
+            node => node,
+        };
+        self.hold_living(&node.ok_or(Error::NotFound)?)
     }
 
     /// The node of a file whose record lies by itself.
@@ -90,71 +52,29 @@ impl Fs {
         }
     }
 
-    /// Reads all names; `wanted` is among the hints, if it is anywhere.
-    fn read_places(&self, wanted: u64) -> Result<Places> {
-        let mut places = Places::default();
-        let mut last = None;
-        let has_room = |places: &Places| places.dirs.len() < self.hints_max && places.home_bytes < HOMES_MAX;
-        for item in self.db.scan(&KeyRange::new(key::ROOT_HOME, &[key::LINKED])) {
-            let (key, value) = item?;
-            let Some((home, Part::Entry(name))) = key::parse(&key) else { continue };
-            // What is damaged is for fsck.
-            let Ok(entry) = record::decode(&value) else { continue };
-            if entry.ino() == wanted || has_room(&places) || is_moved_dir(home, name, &entry) {
-                places.note(entry.ino(), home, &mut last);
-            } else {
-                places.partial = true;
-            }
-        }
-        Ok(places)
-    }
-
-    /// The node of `ino`, if it is still where its hint says. The tree is locked.
-    fn at_hint(&self, places: &Places, ino: u64) -> Result<Option<Arc<Node>>> {
-        let Some(home) = places.home(ino) else { return Ok(None) };
-        let Some(dir) = self.dir_at(places, home)? else { return Ok(None) };
-        let state = dir.read();
-        let Some(name) = self.name_in(home, ino)? else { return Ok(None) };
-        Ok(self.child(&dir, &state, &name)?.filter(|node| node.ino == ino))
-    }
-
-    /// The name of `ino` in the directory at `home`.
-    fn name_in(&self, home: &[u8], ino: u64) -> Result<Option<Box<[u8]>>> {
-        for item in self.db.scan(&key::entries(home)) {
-            let (key, value) = item?;
-            if record::decode(&value)?.ino() == ino {
-                return Ok(Some(key[home.len() + 1..].into()));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The node of the directory at `home`. The tree is locked.
-    fn dir_at(&self, places: &Places, home: &[u8]) -> Result<Option<Arc<Node>>> {
-        let mut at = home.to_vec();
-        // What leads from one that is in memory down to `home`: numbers and names.
+    /// The node of a file whose record is in an entry. The tree is locked.
+    fn at_place(&self, ino: u64) -> Result<Option<Arc<Node>>> {
+        // What leads from a directory that is in memory down to the file: numbers and names.
         let mut down = Vec::new();
-        let mut seen = HashSet::new();
+        let mut at = ino;
         let mut node = loop {
-            let Some((ino, made)) = key::made(&at) else { return Ok(None) };
-            if let Some(node) = self.nodes.get(ino) {
+            let Some(place) = self.db.get(&key::place(at))? else { return Ok(None) };
+            let bad = || Error::Corrupt(format!("the place of inode {at}"));
+            let (dir, name) = key::take_ino(&place).ok_or_else(bad)?;
+            down.push((at, name.to_vec()));
+            if let Some(node) = self.nodes.get(dir) {
                 break node;
             }
-            if !seen.insert(ino) {
-                return Err(Error::Corrupt(format!("directory {ino} lies in itself")));
+            if down.len() > DEPTH_MAX {
+                return Err(Error::Corrupt(format!("directory {dir} lies in itself")));
             }
-            let there = match made {
-                Some((up, name)) if self.is_there(up, name, ino)? => Some((up.to_vec(), name.into())),
-                _ => match places.home(ino) {
-                    Some(up) => self.name_in(up, ino)?.map(|name| (up.to_vec(), name)),
-                    None => None,
-                },
-            };
-            let Some((up, name)) = there else { return Ok(None) };
-            down.push((ino, name));
-            at = up;
+            at = dir;
         };
         while let Some((ino, name)) = down.pop() {
+            if node.dir().is_err() {
+                return Ok(None);
+            }
+            // It may have been unlinked since.
             let child = self.child(&node, &node.read(), &name)?;
             match child.filter(|child| child.ino == ino) {
                 Some(child) => node = child,
@@ -164,20 +84,29 @@ impl Fs {
         Ok(Some(node))
     }
 
-    /// Whether the directory at `home` has the entry `name` of `ino`.
-    fn is_there(&self, home: &[u8], name: &[u8], ino: u64) -> Result<bool> {
-        let value = self.db.get(&key::entry(home, name))?;
-        value.map_or(Ok(false), |value| Ok(record::decode(&value)?.ino() == ino))
+    /// Notes the places of all inodes, in a file system that is older than they are.
+    pub(super) fn note_places(&self, next_ino: u64) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        // Of an attempt that did not come to its end.
+        batch.delete_range(&key::all_places());
+        let mut noted = 0;
+        for item in self.db.scan(&KeyRange::new(key::ROOT_HOME, &[key::LINKED])) {
+            let (key, value) = item?;
+            let Some((home, HomeKeyKind::Entry(name))) = key::parse(&key) else { continue };
+            // What is damaged is for fsck.
+            let (Some((dir, _)), Ok(Entry::Inode(record))) = (key::made(home), record::decode(&value)) else {
+                continue;
+            };
+            key::put_place(&mut batch, record.ino, dir, name);
+            noted += 1;
+            if noted % PLACES_PER_BATCH == 0 {
+                self.db.write(std::mem::take(&mut batch))?;
+            }
+        }
+        batch.put(key::SUPERBLOCK, &Superblock::new(next_ino).encode());
+        self.db.write(batch)?;
+        Ok(())
     }
-}
-
-/// Whether this is a directory whose home does not say where it is.
-fn is_moved_dir(home: &[u8], name: &[u8], entry: &Entry) -> bool {
-    let Entry::Inode(record) = entry else { return false };
-    let own = || key::home(home, true, name, record.ino);
-    record.inode.is_dir()
-        && key::made(&record.home.clone().map_or_else(own, Vec::from)).and_then(|(_, made)| made)
-            != Some((home, name))
 }
 
 #[cfg(test)]
@@ -187,18 +116,17 @@ mod tests {
     use betree::SimStorage;
 
     use super::*;
-    use crate::fs::places::HINTS_MAX;
     use crate::fs::{NewFile, Options, RenameMode};
 
     const DIR: u32 = libc::S_IFDIR | 0o755;
     const FILE: u32 = libc::S_IFREG | 0o644;
     const ROUNDS: usize = 300;
 
-    fn open(storage: &SimStorage, hints_max: usize) -> Fs {
+    fn open(storage: &SimStorage) -> Fs {
         let mut options = Options::with_store(betree::Options::tiny());
         // What nobody holds leaves the memory at once.
         options.idle_nodes_max = 0;
-        Fs { hints_max, ..Fs::open(storage.clone(), &options).expect("open") }
+        Fs::open(storage.clone(), &options).expect("open")
     }
 
     /// Makes a file that holds its own number; nobody holds it afterwards.
@@ -242,71 +170,136 @@ mod tests {
 
     #[test]
     fn a_number_leads_to_its_file_in_any_mount() {
-        for hints_max in [HINTS_MAX, 3, 0] {
-            let storage = SimStorage::new(64 << 20);
-            Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
-            let fs = open(&storage, hints_max);
-            // Directories with the one above them; files with None.
-            let mut parents = BTreeMap::new();
-            let mut at = key::ROOT;
-            // Deep enough that homes need zones of their own.
-            for depth in 0..20u64 {
-                let dir = make(&fs, at, &[b'a' + depth as u8; 200], DIR);
-                parents.insert(dir, Some(at));
-                parents.insert(make(&fs, dir, b"file", FILE), None);
-                at = dir;
-            }
-            let (one, two) = (make(&fs, key::ROOT, b"one", DIR), make(&fs, key::ROOT, b"two", DIR));
-            let inner = make(&fs, one, b"inner", DIR);
-            let below = make(&fs, inner, b"below", DIR);
-            let (file, linked) = (make(&fs, below, b"file", FILE), make(&fs, one, b"linked", FILE));
-            let (left, right) = (make(&fs, one, b"left", FILE), make(&fs, two, b"right", FILE));
-            let doomed = [make(&fs, below, b"doomed", FILE), make(&fs, two, b"doomed", DIR)];
-            for dir in [one, two] {
-                parents.insert(dir, Some(key::ROOT));
-            }
-            parents.extend([(inner, Some(one)), (below, Some(inner))]);
-            parents.extend([file, linked, left, right].map(|ino| (ino, None)));
-            fs.hold_by_number(two).expect("dir");
-            fs.hold_by_number(linked).expect("file");
-            fs.link(linked, two, b"second").expect("link");
-            fs.forget(linked, 2);
-            fs.forget(two, 1);
-            look(&fs, &parents, &[1 << 40, u64::MAX]);
-
-            // Moved, with hints from before it; and again after a new mount.
-            rename(&fs, (one, b"inner"), (two, b"elsewhere"), RenameMode::Replace);
-            rename(&fs, (below, b"file"), (key::ROOT, b"file"), RenameMode::Replace);
-            rename(&fs, (one, b"left"), (two, b"right"), RenameMode::Exchange);
-            parents.insert(inner, Some(two));
-            fs.hold_by_number(below).expect("below");
-            fs.unlink(below, b"doomed").expect("unlink");
-            fs.forget(below, 1);
-            fs.hold_by_number(two).expect("two");
-            fs.rmdir(two, b"doomed").expect("rmdir");
-            look(&fs, &parents, &doomed);
-            // One that had no name while all were read.
-            let nameless =
-                fs.make_nameless(two, NewFile { mode: FILE, ..NewFile::default() }).expect("make").ino;
-            fs.write(nameless, 0, &nameless.to_le_bytes(), false).expect("write");
-            look(&fs, &parents, &doomed);
-            fs.link(nameless, two, b"late").expect("link");
-            fs.forget(nameless, 2);
-            fs.forget(two, 1);
-            parents.insert(nameless, None);
-            look(&fs, &parents, &doomed);
-            assert_eq!(fs.inodes_in_memory(), 1, "the root");
-            fs.close().expect("close");
-
-            let fs = open(&storage, hints_max);
-            look(&fs, &parents, &doomed);
-            let late = make(&fs, below, b"late", FILE);
-            parents.insert(late, None);
-            look(&fs, &parents, &doomed);
-            fs.close().expect("close");
-            let report = crate::check(storage, false).expect("check");
-            assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+        let storage = SimStorage::new(64 << 20);
+        Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
+        let fs = open(&storage);
+        // Directories with the one above them; files with None.
+        let mut parents = BTreeMap::new();
+        let mut at = key::ROOT;
+        // Deep enough that homes need zones of their own.
+        for depth in 0..20u64 {
+            let dir = make(&fs, at, &[b'a' + depth as u8; 200], DIR);
+            parents.insert(dir, Some(at));
+            parents.insert(make(&fs, dir, b"file", FILE), None);
+            at = dir;
         }
+        let (one, two) = (make(&fs, key::ROOT, b"one", DIR), make(&fs, key::ROOT, b"two", DIR));
+        let inner = make(&fs, one, b"inner", DIR);
+        let below = make(&fs, inner, b"below", DIR);
+        let (file, linked) = (make(&fs, below, b"file", FILE), make(&fs, one, b"linked", FILE));
+        let (left, right) = (make(&fs, one, b"left", FILE), make(&fs, two, b"right", FILE));
+        let doomed = [make(&fs, below, b"doomed", FILE), make(&fs, two, b"doomed", DIR)];
+        for dir in [one, two] {
+            parents.insert(dir, Some(key::ROOT));
+        }
+        parents.extend([(inner, Some(one)), (below, Some(inner))]);
+        parents.extend([file, linked, left, right].map(|ino| (ino, None)));
+        fs.hold_by_number(two).expect("dir");
+        fs.hold_by_number(linked).expect("file");
+        fs.link(linked, two, b"second").expect("link");
+        fs.forget(linked, 2);
+        fs.forget(two, 1);
+        look(&fs, &parents, &[1 << 40, u64::MAX]);
+
+        // Moved, with hints from before it; and again after a new mount.
+        rename(&fs, (one, b"inner"), (two, b"elsewhere"), RenameMode::Replace);
+        rename(&fs, (below, b"file"), (key::ROOT, b"file"), RenameMode::Replace);
+        rename(&fs, (one, b"left"), (two, b"right"), RenameMode::Exchange);
+        parents.insert(inner, Some(two));
+        fs.hold_by_number(below).expect("below");
+        fs.unlink(below, b"doomed").expect("unlink");
+        fs.forget(below, 1);
+        fs.hold_by_number(two).expect("two");
+        fs.rmdir(two, b"doomed").expect("rmdir");
+        look(&fs, &parents, &doomed);
+        // One that had no name while all were read.
+        let nameless = fs.make_nameless(two, NewFile { mode: FILE, ..NewFile::default() }).expect("make").ino;
+        fs.write(nameless, 0, &nameless.to_le_bytes(), false).expect("write");
+        look(&fs, &parents, &doomed);
+        fs.link(nameless, two, b"late").expect("link");
+        fs.forget(nameless, 2);
+        fs.forget(two, 1);
+        parents.insert(nameless, None);
+        look(&fs, &parents, &doomed);
+        assert_eq!(fs.inodes_in_memory(), 1, "the root");
+        fs.close().expect("close");
+
+        let fs = open(&storage);
+        look(&fs, &parents, &doomed);
+        let late = make(&fs, below, b"late", FILE);
+        parents.insert(late, None);
+        look(&fs, &parents, &doomed);
+        fs.close().expect("close");
+        let report = crate::check(storage, false).expect("check");
+        assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+    }
+
+    /// As a file system of version 2 or 3 is, after an opening that was cut off in the middle.
+    fn made_older(storage: &SimStorage) {
+        let db = betree::Db::open(storage.clone(), betree::Options::tiny()).expect("open");
+        let mut batch = WriteBatch::new();
+        let mut superblock = db.get(key::SUPERBLOCK).expect("get").expect("a superblock");
+        superblock[8] = 2;
+        batch.put(key::SUPERBLOCK, &superblock).delete_range(&key::all_places());
+        key::put_place(&mut batch, 999_999, key::ROOT, b"somewhere");
+        db.write(batch).expect("write");
+        db.close().expect("close");
+    }
+
+    #[test]
+    fn the_places_of_an_older_file_system_are_noted_when_it_is_opened() {
+        let storage = SimStorage::new(64 << 20);
+        Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
+        let fs = open(&storage);
+        let dir = make(&fs, key::ROOT, b"dir", DIR);
+        let mut parents = BTreeMap::from([(dir, Some(key::ROOT))]);
+        for n in 0..2 * PLACES_PER_BATCH {
+            parents.insert(make(&fs, dir, n.to_string().as_bytes(), FILE), None);
+        }
+        fs.close().expect("close");
+        made_older(&storage);
+        let report = crate::check(storage.clone(), false).expect("check");
+        assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+        let fs = open(&storage);
+        look(&fs, &parents, &[999_999]);
+        let late = make(&fs, dir, b"late", FILE);
+        assert!(!parents.contains_key(&late), "a number given out again");
+        fs.close().expect("close");
+        let report = crate::check(storage.clone(), true).expect("check");
+        assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+    }
+
+    /// Bytes of the log for each file that is made, with names of 12 bytes two directories deep; and those of its place, which are what
+    /// this costs.
+    #[test]
+    fn a_place_takes_less_than_a_tenth_of_what_a_new_file_takes_in_the_log() {
+        const FILES: u64 = 1000;
+        let storage = SimStorage::new(64 << 20);
+        Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
+        let fs = open(&storage);
+        let outer = make(&fs, key::ROOT, b"project", DIR);
+        let dir = make(&fs, outer, b"sources", DIR);
+        fs.hold_by_number(dir).expect("the directory");
+        let logged = || fs.store().stats().log_bytes;
+        let before = logged();
+        let name = |n: u64| format!("file{n:06}.c");
+        for n in 0..FILES {
+            fs.make(dir, name(n).as_bytes(), NewFile { mode: FILE, ..NewFile::default() }).expect("make");
+        }
+        let all = (logged() - before) / FILES;
+        // What one more in a batch takes.
+        let [one, two] = [1, 2].map(|places| {
+            let before = logged();
+            for n in 0..FILES {
+                let mut batch = WriteBatch::new();
+                (0..places).for_each(|_| key::put_place(&mut batch, n + 1000, dir, name(n).as_bytes()));
+                fs.store().write(batch).expect("write");
+            }
+            (logged() - before) / FILES
+        });
+        let place = two - one;
+        println!("{all} bytes for a new file, {place} of them for its place");
+        assert!(place * 10 < all - place, "{place} of {all} bytes");
     }
 
     /// Names are moved to and fro while others look for what they name.
@@ -314,7 +307,7 @@ mod tests {
     fn a_number_is_found_while_its_name_moves() {
         let storage = SimStorage::new(64 << 20);
         Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
-        let fs = open(&storage, 4);
+        let fs = open(&storage);
         let dirs = [make(&fs, key::ROOT, b"one", DIR), make(&fs, key::ROOT, b"two", DIR)];
         let inner = make(&fs, dirs[0], b"inner", DIR);
         let file = make(&fs, inner, b"file", FILE);

@@ -2,11 +2,14 @@
 //!
 //! # Locks
 //!
-//! 0. `places`: one thread at a time looks for an inode by its number.
 //! 1. `tree`: whoever changes several directories at once, or takes nodes out of memory, holds it alone; every
 //!    other operation on names holds it shared.
 //! 2. a node's state. With `tree` shared: the directory before its child, two at most. Without: one only.
-//! 3. the maps of nodes and names: leaves, never held across anything but making a node.
+//! 3. `numbers`, held over a write of the superblock; the streams' state, in which a collected batch may be waited for, but is
+//!    never written. With either nothing but the store is entered, which knows nothing of these.
+//! 4. the maps of nodes and names, what was removed, marks and listings: leaves, never held across anything but making a node.
+//!
+//! `count_again` is only ever tried, by whoever holds none of the others.
 //!
 //! One operation is one batch of the store, written while the states it concerns are locked, so that the order of
 //! batches is an order of the operations, and a crash leaves what a prefix of them makes.
@@ -15,37 +18,46 @@ mod attr;
 mod data;
 mod dir;
 mod handles;
+mod holes;
+mod listings;
 mod names;
-mod places;
+mod positions;
 mod remove;
 mod rename;
+mod reserve;
 mod stream;
+#[cfg(test)]
+mod sync_tests;
 #[cfg(test)]
 mod whole;
 mod xattr;
 
 pub use attr::{Attr, SetAttr, SetTime, Space};
-pub(crate) use data::Through;
-pub use data::Whence;
-pub(crate) use dir::With;
+pub(crate) use data::IoPath;
+pub(crate) use dir::AttrMode;
 pub use dir::{DirItem, DirStream};
+pub(crate) use holes::SeekResult;
+pub use holes::Whence;
 pub use names::NewFile;
 pub use rename::RenameMode;
+pub(crate) use reserve::{Reserved, decode as decode_reserved};
+pub(crate) use xattr::{STATE, TAKES_WRITES};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Instant;
 
-use betree::{Db, KeyRange, Steps, Storage, WriteBatch};
-use places::{HINTS_MAX, Places};
+use betree::{Db, Features, KeyRange, StopReason, Storage, WriteBatch};
+use listings::Listings;
+use positions::DirectoryPositions;
 use stream::Streams;
 
 use crate::contents::Contents;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Node, Nodes, State};
-use crate::record::{self, Inode, Superblock, Time};
-use fusewire::Duty;
+use crate::record::{self, Inode, Superblock, Time, WITH_PLACES};
+use fusewire::WorkerThrottle;
 
 /// Inode numbers reserved at once.
 const INO_BATCH: u64 = 4096;
@@ -89,14 +101,15 @@ pub struct Fs {
     numbers: Mutex<(u64, u64)>,
     idle_nodes_max: usize,
     /// Which of BetrFS's steps are in force.
-    steps: Steps,
+    steps: Features,
     /// Some node may be `unsaved`.
     unsaved: AtomicBool,
-    /// Where inodes were that are not in memory.
-    places: Mutex<Places>,
-    hints_max: usize,
-    /// Files made without a name that were given one.
-    named_late: AtomicU64,
+    /// Data that were taken are not there, and no sync of all has said so.
+    lost: AtomicBool,
+    /// Names of directories.
+    listings: Listings,
+    /// Places in them.
+    marks: DirectoryPositions,
     /// Blocks of data that were removed since all were counted, at most.
     removed_blocks: AtomicU64,
     /// The largest of these removals: blocks and their keys.
@@ -104,7 +117,9 @@ pub struct Fs {
     /// When they may be counted again.
     count_again: Mutex<Option<Instant>>,
     /// Hears before an operation that may wait for the device.
-    duty: OnceLock<Arc<Duty>>,
+    duty: OnceLock<Arc<WorkerThrottle>>,
+    /// Hears of inodes of which data were lost.
+    tell_lost: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
 impl Fs {
@@ -125,8 +140,7 @@ impl Fs {
             ..Inode::default()
         };
         let mut batch = WriteBatch::new();
-        let superblock = Superblock { block: key::BLOCK as u32, next_ino: key::ROOT + 1 };
-        batch.put(key::SUPERBLOCK, &superblock.encode());
+        batch.put(key::SUPERBLOCK, &Superblock::new(key::ROOT + 1).encode());
         batch.put(key::ROOT_RECORD, &record::encode(key::ROOT, &root, None, b""));
         db.write(batch)?;
         Ok(db.close()?)
@@ -163,20 +177,25 @@ impl Fs {
             numbers: Mutex::new((superblock.next_ino, superblock.next_ino)),
             idle_nodes_max: options.idle_nodes_max,
             unsaved: AtomicBool::new(false),
-            places: Mutex::default(),
-            hints_max: HINTS_MAX,
-            named_late: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+            listings: Listings::default(),
+            marks: DirectoryPositions::default(),
             removed_blocks: AtomicU64::new(0),
             removed_ranges: Mutex::default(),
             count_again: Mutex::default(),
             duty: OnceLock::new(),
+            tell_lost: OnceLock::new(),
         };
         let state = State { inode: root.inode, ..State::default() };
         let root =
             fs.nodes.get_or(key::ROOT, || Ok(Node::new(key::ROOT, Some(key::ROOT_HOME.into()), state)))?;
         // The root is never let go.
         fs.nodes.hold(&root);
+        if superblock.version < WITH_PLACES {
+            fs.note_places(superblock.next_ino)?;
+        }
         fs.remove_orphans()?;
+        fs.promise_again()?;
         Ok(fs)
     }
 
@@ -195,16 +214,24 @@ impl Fs {
     /// for callers that cannot give the file system away. Only valid when no operation follows but reads.
     ///
     /// # Errors
-    /// The store's.
+    /// [`Error::NoSpace`] if there is none for what is known of some inode, even now; the store's.
     pub fn settle(&self) -> Result<()> {
         self.save_unsaved();
+        if matches!(self.streams.flush(), Err(Error::NoSpace)) {
+            self.settle_lost();
+        }
         self.streams.flush()?;
         self.remove_dead()?;
         // The next mount does not know what was removed in this one.
         if self.settle_removed().is_err() {
             self.db.checkpoint()?;
         }
-        Ok(())
+        // There may be space now. Whoever gives the device away counts on it that nothing is written any more.
+        if self.unsaved.load(Ordering::Acquire) {
+            self.save_unsaved();
+            self.db.checkpoint()?;
+        }
+        if self.unsaved.load(Ordering::Acquire) { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// The store below, for figures and checks.
@@ -212,20 +239,89 @@ impl Fs {
         &self.db
     }
 
+    /// Why no more writes are taken, if none are: the first failure of the device or the store.
+    pub fn failure(&self) -> Option<&StopReason> {
+        self.db.failure()
+    }
+
     /// Makes every operation so far durable.
     ///
     /// # Errors
-    /// The store's.
+    /// [`Error::NoSpace`] if there is none for what is known of some inode, or was none for data that were taken (which is said
+    /// once); the store's.
     pub fn sync(&self) -> Result<()> {
-        self.sync_to(self.ask_sync()?).map(|_| ())
+        let batch = self.ask_sync()?;
+        self.sync_to(batch)?;
+        let lost = self.lost.swap(false, Ordering::AcqRel);
+        if lost || self.unsaved.load(Ordering::Acquire) { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// The first half of [`Fs::sync`], after which all that was written is in the store: returns the number of the batch
-    /// for which [`Fs::sync_to`], which must follow, has to wait.
-    pub(crate) fn ask_sync(&self) -> Result<u64> {
+    /// The first half of a sync, after which all that was written is in the store, but for what found no space: returns the
+    /// number of the batch for which [`Fs::sync_to`], which must follow, has to wait.
+    fn ask_sync(&self) -> Result<u64> {
         self.save_unsaved();
+        if matches!(self.streams.flush(), Err(Error::NoSpace)) {
+            self.settle_lost();
+        }
         self.streams.flush()?;
         Ok(self.db.ask_sync()?)
+    }
+
+    /// As the first half of [`Fs::sync`], for somebody who wants to know it of one inode.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if there is none for what is known of the inode, or was none for data of it that were taken (which is
+    /// said once); the store's.
+    pub(crate) fn ask_sync_of(&self, ino: u64) -> Result<u64> {
+        let batch = self.ask_sync()?;
+        // One that nobody knows any more has nothing left to be written.
+        let Some(node) = self.nodes.get(ino) else { return Ok(batch) };
+        if node.take_lost() || node.read().unsaved { Err(Error::NoSpace) } else { Ok(batch) }
+    }
+
+    /// Makes every operation so far durable, for somebody who wants to know it of one inode.
+    ///
+    /// # Errors
+    /// As [`Fs::ask_sync_of`].
+    pub(crate) fn sync_of(&self, ino: u64) -> Result<()> {
+        self.sync_to(self.ask_sync_of(ino)?).map(|_| ())
+    }
+
+    /// Brings the inodes of which data were lost back to what the store has of them.
+    fn settle_lost(&self) {
+        for ino in self.streams.lost() {
+            if let Some(node) = self.nodes.get(ino) {
+                let mut state = node.write();
+                // While it is among them nothing more of it is collected.
+                let Some(start) = self.streams.lost_from(ino) else { continue };
+                state.inode = self.stored_inode(&node, &state).unwrap_or_else(|| {
+                    let size = state.inode.size.min(start);
+                    Inode { size, ..state.inode.clone() }
+                });
+                self.reread_reserved(&node, &mut state);
+                state.changes();
+                state.last_end = u64::MAX;
+                node.note_lost();
+                self.lost.store(true, Ordering::Release);
+                self.streams.forget_lost(ino);
+            }
+            self.streams.forget_lost(ino);
+            if let Some(tell) = self.tell_lost.get() {
+                tell(ino);
+            }
+        }
+    }
+
+    /// The attributes as the store has them, of an inode that has a record.
+    fn stored_inode(&self, node: &Node, state: &State) -> Option<Inode> {
+        let key = node.record_key(state).ok()?;
+        let value = self.db.get(&key).ok()??;
+        Some(record::decode_record(&value).ok()?.inode)
+    }
+
+    /// Has `tell` called with the inodes of which less is there than was said. Only the first one is.
+    pub(crate) fn call_when_lost(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
+        let _ = self.tell_lost.set(Box::new(tell));
     }
 
     /// Returns when batch `batch` is durable, with the number of the last one that is.
@@ -234,7 +330,7 @@ impl Fs {
     }
 
     /// Has `duty` called before an operation waits for the device, if it can be foreseen. Only the first one is.
-    pub(crate) fn call_before_waiting(&self, duty: Arc<Duty>) {
+    pub(crate) fn call_before_waiting(&self, duty: Arc<WorkerThrottle>) {
         let _ = self.duty.set(duty);
     }
 
@@ -246,6 +342,9 @@ impl Fs {
     }
 
     fn node(&self, ino: u64) -> Result<Arc<Node>> {
+        if self.streams.is_in_doubt() {
+            self.settle_lost();
+        }
         self.nodes.get(ino).ok_or(Error::NotFound)
     }
 
@@ -293,8 +392,7 @@ impl Fs {
     fn new_ino(&self) -> Result<u64> {
         let mut numbers = self.numbers.lock().unwrap_or_else(|e| e.into_inner());
         if numbers.0 == numbers.1 {
-            let superblock = Superblock { block: key::BLOCK as u32, next_ino: numbers.1 + INO_BATCH };
-            self.db.put(key::SUPERBLOCK, &superblock.encode())?;
+            self.db.put(key::SUPERBLOCK, &Superblock::new(numbers.1 + INO_BATCH).encode())?;
             numbers.1 += INO_BATCH;
         }
         numbers.0 += 1;
@@ -354,9 +452,12 @@ impl Fs {
         if self.nodes.idle.load(Ordering::Relaxed) <= self.idle_nodes_max {
             return;
         }
-        // What is read again must be what was written.
+        // What is read again must be what was written; after a failure of the store it is what that has.
         if self.streams.flush().is_err() {
-            return;
+            self.settle_lost();
+            if self.streams.flush().is_err() && self.failure().is_none() {
+                return;
+            }
         }
         let mut left = self.nodes.all();
         while let Some(node) = left.pop() {

@@ -1,7 +1,6 @@
 //! Finding and making names.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use betree::WriteBatch;
 
@@ -213,6 +212,7 @@ impl Fs {
         parent_inode.entry_added(is_dir, inode.ctime);
         let mut batch = WriteBatch::new();
         batch.put_parts(&key::entry_parts(dir.dir()?, name), &[&record::head(ino, &inode, 0), new.target]);
+        key::put_place(&mut batch, ino, dir.ino, name);
         self.put_record(&mut batch, dir, state, &parent_inode)?;
         self.commit(batch)?;
         state.inode = parent_inode;
@@ -300,11 +300,12 @@ impl Fs {
         let record = record::encode(ino, &inode, home, &state.target);
         let entry = key::entry(dir.dir()?, name);
         if nameless {
-            self.named_late.fetch_add(1, Ordering::AcqRel);
             batch.delete(&key::orphan(ino));
             batch.put(&entry, &record);
+            key::put_place(&mut batch, ino, dir.ino, name);
         } else {
             if !state.linked {
+                batch.delete(&key::place(ino));
                 batch.put(&node.record_key(&state)?, &record::encode_pointer(ino, inode.kind()));
             }
             batch.put(&key::linked(ino), &record);

@@ -9,7 +9,7 @@ use super::{Fs, now};
 use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Node, State};
-use crate::record::{Inode, LENT, MOVED, SPARSE, XATTRS};
+use crate::record::{Inode, LENT, MOVED, RESERVED, SPARSE, XATTRS};
 
 /// Files up to this many blocks are removed block by block, which leaves shorter traces than a range.
 const POINTS_MAX: u64 = 4;
@@ -36,6 +36,7 @@ impl Fs {
         let entry = key::entry_parts(home, name);
         let mut batch = WriteBatch::new();
         batch.delete_parts(&entry);
+        let unwritten = self.unwritten(&node, &state)?;
         let inode = self.drop_link(&mut batch, &node, &state, now)?;
         self.put_record(&mut batch, &dir, &dir_state, &dir_inode)?;
         // Records are replaced by others of their size, and the note of an orphan is smaller than the entry that goes.
@@ -52,6 +53,7 @@ impl Fs {
         dir_state.inode = dir_inode;
         dir_state.unsaved = !saved;
         self.name_gone(&dir, &mut dir_state, &node, &mut state, name, inode)?;
+        self.take_back_if_gone(&node, &state, unwritten);
         state.unsaved = !saved && !state.dead;
         // Others wait for the directory: the file's memory is given back, with `node`, after that.
         drop(state);
@@ -82,11 +84,10 @@ impl Fs {
     /// when they let go.
     fn drop_all(&self, batch: &mut WriteBatch, node: &Node, state: &State) -> Result<()> {
         let home = node.home(state)?;
-        if state.linked {
-            batch.delete(&key::linked(node.ino));
-        }
+        let of_its_own = if state.linked { key::linked(node.ino) } else { key::place(node.ino) };
+        batch.delete(&of_its_own);
         if node.refs.load(Ordering::Acquire) == 0 {
-            delete_data(batch, &home, &state.inode);
+            delete_data(batch, &home, node.ino, &state.inode);
             self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
         } else {
             batch.put(&key::orphan(node.ino), &home);
@@ -127,6 +128,7 @@ impl Fs {
     /// Takes a name out of the maps.
     pub(super) fn take_name(&self, dir: &Arc<Node>, dir_state: &mut State, state: &mut State, name: &[u8]) {
         dir_state.touch(name);
+        self.mark_gone(dir, name);
         if let Some(known) = &mut dir_state.known {
             known.remove(self.nodes.hash(dir, name));
         }
@@ -145,10 +147,13 @@ impl Fs {
         }
         if let Some(home) = state.home.take() {
             let mut batch = WriteBatch::new();
-            delete_data(&mut batch, &home, &state.inode);
+            let unwritten = self.unwritten(node, &state).unwrap_or(0);
+            delete_data(&mut batch, &home, node.ino, &state.inode);
             batch.delete(&key::orphan(node.ino));
             // If this fails, the orphan is still noted and goes at the next mount.
-            let _ = self.commit(batch);
+            if self.commit(batch).is_ok() {
+                self.take_back(unwritten);
+            }
             self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
         }
         let lender = state.lender.take();
@@ -182,6 +187,9 @@ impl Fs {
         for (key, home) in orphans {
             let mut batch = WriteBatch::new();
             key::delete_home(&mut batch, &home);
+            if let Some((ino, _)) = key::take_ino(&key[1..]) {
+                batch.delete(&key::reserved(ino));
+            }
             batch.delete(&key);
             self.commit(batch)?;
         }
@@ -217,7 +225,7 @@ impl Fs {
                 return Err(Error::NoSpace);
             }
             let mut batch = WriteBatch::new();
-            batch.delete(&key::entry(home, name));
+            batch.delete(&key::entry(home, name)).delete(&key::place(node.ino));
             Ok(batch)
         })?;
         dir_state.inode = dir_inode;
@@ -249,6 +257,7 @@ impl Fs {
         parent: &mut Inode,
     ) -> Result<()> {
         let home = node.dir()?;
+        batch.delete(&key::place(node.ino));
         let lent = state.inode.flags & LENT != 0 || node.orphans.load(Ordering::Acquire) > 0;
         if !lent && self.steps.range {
             key::delete_home(batch, home);
@@ -278,7 +287,10 @@ impl Fs {
 }
 
 /// Adds the removal of a file's data and attributes.
-pub(super) fn delete_data(batch: &mut WriteBatch, home: &[u8], inode: &Inode) {
+fn delete_data(batch: &mut WriteBatch, home: &[u8], ino: u64, inode: &Inode) {
+    if inode.flags & RESERVED != 0 {
+        batch.delete(&key::reserved(ino));
+    }
     if inode.flags & XATTRS != 0 {
         batch.delete_range(&key::xattrs(home));
     }

@@ -31,7 +31,7 @@ pub enum RenameMode {
 }
 
 /// A name and what it leads to.
-struct Side<'a> {
+struct RenameEnd<'a> {
     dir: Arc<Node>,
     name: &'a [u8],
 }
@@ -40,7 +40,7 @@ struct Side<'a> {
 struct Parents(Vec<(Arc<Node>, Inode)>);
 
 impl Parents {
-    fn new(from: &Side<'_>, to: &Side<'_>) -> Parents {
+    fn new(from: &RenameEnd<'_>, to: &RenameEnd<'_>) -> Parents {
         let mut dirs = vec![from.dir.clone()];
         if to.dir.ino != from.dir.ino {
             dirs.push(to.dir.clone());
@@ -48,7 +48,7 @@ impl Parents {
         Parents(dirs.into_iter().map(|dir| (dir.clone(), dir.read().inode.clone())).collect())
     }
 
-    fn of(&mut self, side: &Side<'_>) -> &mut Inode {
+    fn of(&mut self, side: &RenameEnd<'_>) -> &mut Inode {
         let at = self.0.iter().position(|(dir, _)| dir.ino == side.dir.ino).unwrap_or(0);
         &mut self.0[at].1
     }
@@ -72,8 +72,8 @@ impl Fs {
         check_name(name)?;
         check_name(new_name)?;
         let _tree = self.alone();
-        let from = Side { dir: self.node(parent)?, name };
-        let to = Side { dir: self.node(new_parent)?, name: new_name };
+        let from = RenameEnd { dir: self.node(parent)?, name };
+        let to = RenameEnd { dir: self.node(new_parent)?, name: new_name };
         from.dir.dir()?;
         to.dir.dir()?;
         if to.dir.read().dead {
@@ -97,9 +97,9 @@ impl Fs {
 
     fn replace(
         &self,
-        from: &Side<'_>,
+        from: &RenameEnd<'_>,
         node: &Arc<Node>,
-        to: &Side<'_>,
+        to: &RenameEnd<'_>,
         target: Option<&Arc<Node>>,
         mode: RenameMode,
     ) -> Result<()> {
@@ -109,9 +109,10 @@ impl Fs {
         parents.of(from).entry_removed(is_dir, now);
         parents.of(to).entry_added(is_dir, now);
         let mut batch = WriteBatch::new();
-        let mut target_inode = None;
+        let (mut target_inode, mut unwritten) = (None, 0);
         if let Some(target) = target {
             let state = target.read();
+            unwritten = self.unwritten(target, &state)?;
             match (is_dir, target.dir().is_ok()) {
                 (true, false) => return Err(Error::NotDirectory),
                 (false, true) => return Err(Error::IsDirectory),
@@ -127,7 +128,9 @@ impl Fs {
                 let inode = new_inode(&new, parents.of(from));
                 parents.of(from).entry_added(false, now);
                 let entry = key::entry_parts(from.dir.dir()?, from.name);
-                batch.put_parts(&entry, &[&record::head(self.new_ino()?, &inode, 0)]);
+                let ino = self.new_ino()?;
+                batch.put_parts(&entry, &[&record::head(ino, &inode, 0)]);
+                key::put_place(&mut batch, ino, from.dir.ino, from.name);
             }
             _ => _ = batch.delete(&key::entry(from.dir.dir()?, from.name)),
         }
@@ -138,7 +141,10 @@ impl Fs {
             let mut state = target.write();
             let dir_state = &mut to.dir.write();
             match target_inode {
-                Some(inode) => self.name_gone(&to.dir, dir_state, target, &mut state, to.name, inode)?,
+                Some(inode) => {
+                    self.name_gone(&to.dir, dir_state, target, &mut state, to.name, inode)?;
+                    self.take_back_if_gone(target, &state, unwritten);
+                }
                 None => {
                     self.take_name(&to.dir, dir_state, &mut state, to.name);
                     self.dir_gone(target, &mut state);
@@ -155,7 +161,13 @@ impl Fs {
         Ok(())
     }
 
-    fn exchange(&self, from: &Side<'_>, node: &Arc<Node>, to: &Side<'_>, other: &Arc<Node>) -> Result<()> {
+    fn exchange(
+        &self,
+        from: &RenameEnd<'_>,
+        node: &Arc<Node>,
+        to: &RenameEnd<'_>,
+        other: &Arc<Node>,
+    ) -> Result<()> {
         if is_within(&from.dir, other) {
             return Err(Error::Invalid("a directory cannot be moved into itself"));
         }
@@ -184,7 +196,7 @@ impl Fs {
         &self,
         batch: &mut WriteBatch,
         node: &Arc<Node>,
-        to: &Side<'_>,
+        to: &RenameEnd<'_>,
         parents: &mut Parents,
         now: Time,
     ) -> Result<(Inode, Option<Box<[u8]>>)> {
@@ -204,6 +216,7 @@ impl Fs {
         let moved = self.move_home(batch, node, &state, &mut inode, &mut parents.0)?;
         let home = node.dir().ok().or(moved.as_deref()).or(state.home.as_deref());
         batch.put(&entry, &record::encode(node.ino, &inode, home, &state.target));
+        key::put_place(batch, node.ino, to.dir.ino, to.name);
         Ok((inode, moved))
     }
 
@@ -219,11 +232,11 @@ impl Fs {
         }
     }
 
-    fn unname(&self, node: &Arc<Node>, side: &Side<'_>) {
+    fn unname(&self, node: &Arc<Node>, side: &RenameEnd<'_>) {
         self.take_name(&side.dir, &mut side.dir.write(), &mut node.write(), side.name);
     }
 
-    fn name(&self, node: &Arc<Node>, side: &Side<'_>, (inode, moved): (Inode, Option<Box<[u8]>>)) {
+    fn name(&self, node: &Arc<Node>, side: &RenameEnd<'_>, (inode, moved): (Inode, Option<Box<[u8]>>)) {
         let mut state = node.write();
         state.inode = inode;
         state.home = moved.or(state.home.take());

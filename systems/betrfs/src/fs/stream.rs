@@ -4,8 +4,9 @@
 //! The order of operations stays: whatever else is to be written waits until all that was collected before has been.
 //! Only as much is collected as there is space for, so that a write that was taken finds its place.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,15 +43,16 @@ struct Stream {
     home: Vec<u8>,
     start: u64,
     data: Vec<u8>,
-    /// Key and value of the file's record after them.
+    /// Key and value of the file's record after them, and of what is reserved for it.
     record: Option<(Vec<u8>, Vec<u8>)>,
+    reserved: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Stream {
     fn batch(&self) -> WriteBatch {
         let mut batch = WriteBatch::with_capacity(self.data.len() + self.data.len() / 16);
         put_blocks(&mut batch, &self.home, self.start, &self.data, 0);
-        if let Some((key, value)) = &self.record {
+        for (key, value) in self.record.iter().chain(&self.reserved) {
             batch.put(key, value);
         }
         batch
@@ -79,14 +81,25 @@ struct State {
     queue: VecDeque<Arc<Stream>>,
     /// Somebody is writing the first of the queue.
     writing: bool,
-    /// Something was collected that could not be written.
+    /// Something was collected that could not be written, and not for want of space.
     failed: Option<String>,
+    /// Files of which something that was collected could not be written, and from where on: nothing behind it was.
+    lost: BTreeMap<u64, u64>,
     stop: bool,
 }
 
 impl State {
     fn seal(&mut self) {
         self.queue.extend(self.filling.take().map(Arc::new));
+    }
+
+    /// Drops what was collected of a file, which is lost from `start` on; how many streams.
+    fn lose(&mut self, ino: u64, start: u64) -> usize {
+        let before = self.queue.len() + usize::from(self.filling.is_some());
+        self.filling.take_if(|stream| stream.ino == ino);
+        self.queue.retain(|stream| stream.ino != ino);
+        self.lost.insert(ino, start);
+        before - self.queue.len() - usize::from(self.filling.is_some())
     }
 
     fn holds(&self, ino: u64) -> bool {
@@ -100,8 +113,13 @@ struct Shared {
     changed: Condvar,
     /// Streams there are: filling or waiting.
     active: AtomicUsize,
+    /// Something failed or was lost.
+    in_doubt: AtomicBool,
     /// Bytes that may be taken unseen.
     credit: AtomicUsize,
+    /// The next batch panics.
+    #[cfg(test)]
+    panics: AtomicBool,
     /// The file that was appended to last, and in the lowest bits how often, nothing else being written since. A hint.
     run: AtomicU64,
 }
@@ -119,6 +137,7 @@ pub(super) struct Piece<'a> {
     pub off: u64,
     pub data: &'a [u8],
     pub record: Option<(Vec<u8>, Vec<u8>)>,
+    pub reserved: Option<(Vec<u8>, Vec<u8>)>,
     /// Another is expected, which may begin within a block.
     pub append: bool,
 }
@@ -137,16 +156,37 @@ impl Shared {
         let Some(stream) = state.queue.front().filter(|_| !state.writing).cloned() else { return state };
         state.writing = true;
         drop(state);
-        let written = self.db.write(stream.batch());
+        let write = || {
+            self.db.guarded(|| {
+                #[cfg(test)]
+                assert!(!self.panics.swap(false, Ordering::AcqRel), "planted");
+                self.db.write(stream.batch())
+            })
+        };
+        // After a panic the store has failed, and says why; those who wait for this thread must hear of it.
+        let why = || self.db.failure().map(ToString::to_string).unwrap_or_default();
+        let written =
+            catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|_| Err(betree::Error::ReadOnly(why())));
         let mut state = self.state();
         state.writing = false;
         state.queue.pop_front();
+        let mut gone = 1;
         if let Err(error) = written {
-            state.failed.get_or_insert(error.to_string());
+            // Nothing of it was written. What followed in the file must not be, or there would be a hole.
+            gone += state.lose(stream.ino, stream.start);
+            if !matches!(error, betree::Error::NoSpace) {
+                state.failed.get_or_insert(error.to_string());
+            }
+            self.in_doubt.store(true, Ordering::Release);
         }
-        self.active.fetch_sub(1, Ordering::AcqRel);
+        self.active.fetch_sub(gone, Ordering::AcqRel);
         self.changed.notify_all();
         state
+    }
+
+    /// Writes the first of the queue, or waits while somebody does.
+    fn help<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.writing { self.wait(state, PATIENCE) } else { self.write_one(state) }
     }
 
     fn run(&self) {
@@ -175,12 +215,19 @@ impl Streams {
             state: Mutex::default(),
             changed: Condvar::new(),
             active: AtomicUsize::new(0),
+            in_doubt: AtomicBool::new(false),
             credit: AtomicUsize::new(0),
+            #[cfg(test)]
+            panics: AtomicBool::new(false),
             run: AtomicU64::new(0),
         };
         let shared = Arc::new(shared);
         let run = shared.clone();
-        let start = || std::thread::Builder::new().name("betrfs-stream".into()).spawn(move || run.run());
+        let start = || {
+            std::thread::Builder::new()
+                .name("betrfs-stream".into())
+                .spawn(move || run.db.guarded(|| run.run()))
+        };
         let failed = |source| Error::Store(betree::Error::Io { doing: "starting a thread", source });
         let thread = if background { Some(start().map_err(failed)?) } else { None };
         Ok(Streams { shared, thread })
@@ -217,7 +264,8 @@ impl Streams {
         }
         let stats = self.shared.db.stats();
         let waiting = (stats.unwritten_bytes + stats.memtable_bytes) as u64 / 4 * 5;
-        let plenty = stats.free_bytes > stats.reserve_bytes + waiting + CREDIT as u64 + SPACE_MIN;
+        let plenty = stats.free_bytes
+            > stats.reserve_bytes + stats.promised_bytes + waiting + CREDIT as u64 + SPACE_MIN;
         credit.store(if plenty { CREDIT } else { 0 }, Ordering::Relaxed);
         plenty
     }
@@ -237,10 +285,12 @@ impl Streams {
             data.extend_from_slice(piece.data);
             let (ino, home, start) = (piece.ino, piece.home.to_vec(), piece.off);
             let began = Instant::now();
-            state.filling = Some(Stream { began, ino, home, start, data, record: piece.record });
+            let (record, reserved) = (piece.record, piece.reserved);
+            state.filling = Some(Stream { began, ino, home, start, data, record, reserved });
         } else if let Some(stream) = &mut state.filling {
             stream.data.extend_from_slice(piece.data);
             stream.record = piece.record.or(stream.record.take());
+            stream.reserved = piece.reserved.or(stream.reserved.take());
         }
         // Behind the middle of a block only an append goes on.
         let ends =
@@ -253,9 +303,10 @@ impl Streams {
             self.shared.changed.notify_all();
         }
         while state.queue.len() > QUEUE_MAX {
-            state = self.shared.wait(state, PATIENCE);
+            state = self.shared.help(state);
         }
-        check(&state)
+        // Taken is taken, unless it has been dropped meanwhile: what another file has lost is not said here.
+        if state.failed.is_none() && !state.lost.contains_key(&piece.ino) { Ok(()) } else { check(&state) }
     }
 
     /// Returns when everything collected so far is in the store. Whoever asks may write something himself, so the
@@ -265,7 +316,7 @@ impl Streams {
         if self.shared.run.load(Ordering::Relaxed) != 0 {
             self.shared.run.store(0, Ordering::Relaxed);
         }
-        if self.shared.active.load(Ordering::Acquire) == 0 {
+        if self.shared.active.load(Ordering::Acquire) == 0 && !self.is_in_doubt() {
             return Ok(());
         }
         let mut state = self.shared.state();
@@ -273,27 +324,85 @@ impl Streams {
         if let Some(last) = state.queue.back().cloned() {
             while state.queue.iter().any(|s| Arc::ptr_eq(s, &last)) {
                 // Done here, unless it is being done: a wait for the thread would take longer.
-                state = match state.writing {
-                    true => self.shared.wait(state, PATIENCE),
-                    false => self.shared.write_one(state),
-                };
+                state = self.shared.help(state);
             }
         }
         check(&state)
     }
 
+    /// Whether something that was collected could not be written.
+    pub fn is_in_doubt(&self) -> bool {
+        self.shared.in_doubt.load(Ordering::Acquire)
+    }
+
+    /// The files of which something was lost, until [`Streams::forget_lost`].
+    pub fn lost(&self) -> Vec<u64> {
+        self.shared.state().lost.keys().copied().collect()
+    }
+
+    /// From where on something of `ino` is lost, if it is among these.
+    pub fn lost_from(&self, ino: u64) -> Option<u64> {
+        self.shared.state().lost.get(&ino).copied()
+    }
+
+    /// A file is again as the store has it.
+    pub fn forget_lost(&self, ino: u64) {
+        let mut state = self.shared.state();
+        state.lost.remove(&ino);
+        self.shared.in_doubt.store(state.failed.is_some() || !state.lost.is_empty(), Ordering::Release);
+    }
+
+    /// Has whoever writes the next batch panic.
+    #[cfg(test)]
+    pub fn panic_next(&self) {
+        self.shared.panics.store(true, Ordering::Release);
+    }
+
+    /// Nobody writes anything, until this is taken back.
+    #[cfg(test)]
+    pub fn hold(&self, holds: bool) {
+        let mut state = self.shared.state();
+        while holds && state.writing {
+            state = self.shared.wait(state, PATIENCE);
+        }
+        state.writing = holds;
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Whether more waits than may.
+    #[cfg(test)]
+    pub fn is_crowded(&self) -> bool {
+        self.shared.state().queue.len() > QUEUE_MAX
+    }
+
+    /// Takes whatever comes, whether there is space or not.
+    #[cfg(test)]
+    pub fn take_without_space(&self) {
+        self.shared.credit.store(usize::MAX, Ordering::Relaxed);
+    }
+
     /// Returns when the store has everything that was written to `ino`.
+    ///
+    /// # Errors
+    /// As [`Streams::flush`], if something of this file was lost. What others have lost is no matter of who reads it.
     pub fn flush_file(&self, ino: u64) -> Result<()> {
-        if self.shared.active.load(Ordering::Acquire) == 0 || !self.shared.state().holds(ino) {
+        let active = self.shared.active.load(Ordering::Acquire) > 0;
+        if !self.is_in_doubt() && (!active || !self.shared.state().holds(ino)) {
             return Ok(());
         }
-        self.flush()
+        self.flush().or_else(|error| if self.lost_from(ino).is_some() { Err(error) } else { Ok(()) })
     }
 }
 
-/// After a failure to write what had been taken nothing more is: its order could not be kept.
+/// After a failure to write what had been taken nothing more is: its order could not be kept. After a lack of space nothing
+/// is until the files concerned are again as the store has them: what is known of them is wrong.
 fn check(state: &State) -> Result<()> {
-    state.failed.as_ref().map_or(Ok(()), |why| Err(Error::ReadOnly(why.clone())))
+    match &state.failed {
+        Some(why) => Err(Error::ReadOnly(why.clone())),
+        None if !state.lost.is_empty() => Err(Error::NoSpace),
+        None => Ok(()),
+    }
 }
 
 impl Drop for Streams {

@@ -9,14 +9,27 @@ use crate::record::XATTRS;
 
 /// The attribute of the root directory that tells what the store has done since it was opened; it is in no list.
 pub const STATISTICS: &str = "betrfs.statistics";
+/// The attribute of the root directory that tells whether it can be written to, in words; it is in no list.
+pub const STATE: &str = "betrfs.state";
+/// What it says as long as it can.
+pub(crate) const TAKES_WRITES: &str = "takes writes";
 /// Largest value in bytes.
 const VALUE_MAX: usize = 64 << 10;
 
+/// The namespaces of attributes that there are here.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+/// Refuses the names that ext4 refuses, and as it does: outside of the namespaces, and a namespace without a name in it. (The
+/// kernel itself refuses an empty name.) `system.*` would be access control lists, which are not there.
 fn check(name: &[u8]) -> Result<()> {
-    match name {
-        _ if name.len() > key::NAME_MAX => Err(Error::Invalid("attribute name longer than 255 bytes")),
-        _ if name.starts_with(b"system.") => Err(Error::NotSupported),
-        _ => Ok(()),
+    if name.len() > key::NAME_MAX {
+        return Err(Error::Invalid("attribute name longer than 255 bytes"));
+    }
+    let within = NAMESPACES.into_iter().find_map(|space| name.strip_prefix(space));
+    match within {
+        None => Err(Error::NotSupported),
+        Some(b"") => Err(Error::Invalid("attribute without a name in its namespace")),
+        Some(_) => Ok(()),
     }
 }
 
@@ -43,15 +56,27 @@ impl Fs {
         counters.map(|(name, value)| format!("{name} {value}\n")).concat()
     }
 
+    /// [`TAKES_WRITES`], or since when and why it does not.
+    fn state(&self) -> String {
+        self.failure().map_or(TAKES_WRITES.into(), |reason| {
+            let seconds = reason.time.elapsed().map_or(0, |since| since.as_secs());
+            format!("read-only for {seconds} s: {reason}")
+        })
+    }
+
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// [`Error::NoAttribute`]; [`Error::NotSupported`] for `system.*`, access control lists among them.
+    /// [`Error::NoAttribute`]; [`Error::NotSupported`] outside of `user.`, `trusted.` and `security.`, access control lists among
+    /// that; [`Error::Invalid`] for a namespace alone.
     pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
-        check(name)?;
         if ino == key::ROOT && name == STATISTICS.as_bytes() {
             return Ok(self.statistics().into_bytes());
         }
+        if ino == key::ROOT && name == STATE.as_bytes() {
+            return Ok(self.state().into_bytes());
+        }
+        check(name)?;
         let node = self.node(ino)?;
         let state = node.read();
         if state.inode.flags & XATTRS == 0 {

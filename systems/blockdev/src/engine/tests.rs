@@ -1,7 +1,7 @@
 //! Random hosts against a history of every block: reads see the newest bytes, a power cut brings back a
 //! version that the regime allows, and every such version was kept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ssd::{Config, Profile, Regime, Ssd};
 
@@ -46,7 +46,35 @@ struct History {
     floor: Vec<usize>,
 }
 
-fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize) {
+impl History {
+    /// A flush has failed: every block shows its newest content still, or an older one that is then the newest. The number
+    /// of the latter.
+    fn roll_back(&mut self, engine: &Engine<u64>, completed: &HashMap<u64, bool>, seed: u64) -> u64 {
+        let mut lost = 0;
+        for (lba, contents) in self.contents.iter_mut().enumerate() {
+            let mut bytes = vec![0; BLOCK];
+            engine.peek(lba as u64, &mut bytes).unwrap();
+            let (newest, content) = contents.last().unwrap();
+            if *content == bytes {
+                continue;
+            }
+            assert!(completed[newest], "seed {seed}: block {lba} was lost before it was acknowledged");
+            let found = contents.iter().rposition(|(_, content)| *content == bytes);
+            let found = found.filter(|at| *at >= self.floor[lba]);
+            let found = found.unwrap_or_else(|| panic!("seed {seed}: block {lba} shows what it never was"));
+            contents.truncate(found + 1);
+            // zeroes may be those of a discard, which is not durable yet
+            if bytes.iter().any(|byte| *byte != 0) {
+                self.floor[lba] = found;
+            }
+            lost += 1;
+        }
+        lost
+    }
+}
+
+/// One flush in `fails` fails; none if it is 0. The number of blocks that were lost by that.
+fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize, fails: u64) -> u64 {
     let mut engine = engine(profile, regime, seed, filled);
     engine.versions_mut().unwrap().prune_at(prune_at);
     let mut dice = Dice(seed);
@@ -54,8 +82,9 @@ fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize
     let mut history =
         History { contents: vec![vec![(0, first)]; BLOCKS as usize], floor: vec![0; BLOCKS as usize] };
     let mut flushes: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut failing = HashSet::new();
     let mut completed: HashMap<u64, bool> = HashMap::from([(0, true)]);
-    let (mut now, mut done) = (0, Vec::new());
+    let (mut now, mut done, mut lost) = (0, Vec::new(), 0);
     for id in 1..=6000u64 {
         now += dice.below(30_000);
         // few addresses, so that versions pile up; one change of a block at a time, as hosts do
@@ -63,6 +92,13 @@ fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize
         let blocks = 1 + dice.below(8);
         let busy = (lba..lba + blocks).any(|b| !completed[&history.contents[b as usize].last().unwrap().0]);
         match dice.below(20) {
+            0 if fails > 0 && dice.below(fails) == 0 => {
+                engine.set_faults(Faults::new(vec!["flush:1".parse().unwrap()]));
+                engine.submit(now, Request::Flush, id);
+                failing.extend(flushes.drain().map(|(under_way, _)| under_way));
+                lost += history.roll_back(&engine, &completed, seed);
+                failing.insert(id);
+            }
             0 => {
                 let safe = history.contents.iter().map(|c| c.iter().rposition(|(id, _)| completed[id]));
                 flushes.insert(id, safe.map(Option::unwrap).collect());
@@ -89,9 +125,11 @@ fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize
         engine.advance(now, &mut done);
         for end in done.drain(..) {
             match end.outcome {
+                Outcome::Failed(error) if failing.remove(&end.reply) => assert_eq!(error, libc::EIO),
                 Outcome::Failed(error) => panic!("seed {seed}: request {} failed with {error}", end.reply),
                 Outcome::Data(_) => {}
                 Outcome::Done => {
+                    assert!(!failing.contains(&end.reply), "seed {seed}: a flush that was to fail");
                     completed.insert(end.reply, true);
                     if regime.honours_flush()
                         && let Some(floor) = flushes.remove(&end.reply)
@@ -107,7 +145,9 @@ fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize
         engine.peek(lba, &mut bytes).unwrap();
         assert!(bytes == history.contents[lba as usize].last().unwrap().1, "seed {seed}: block {lba}");
     }
+    assert_eq!(engine.failed().lost_blocks, lost);
     check_cut(engine, &history, seed);
+    lost
 }
 
 fn check_cut(mut engine: Engine<u64>, history: &History, seed: u64) {
@@ -133,23 +173,66 @@ fn check_cut(mut engine: Engine<u64>, history: &History, seed: u64) {
 fn a_power_cut_brings_back_what_the_regime_allows() {
     for seed in 0..3 {
         for regime in Regime::ALL {
-            drive("980pro", regime, seed, false, 1_000_000);
+            drive("980pro", regime, seed, false, 1_000_000, 0);
         }
-        drive("980pro", Regime::Flush, seed, true, 1_000_000);
-        drive("plp-datacenter", Regime::Flush, seed, false, 1_000_000);
-        drive("ideal", Regime::None, seed, true, 1_000_000);
-        drive("hdd", Regime::Flush, seed, false, 1_000_000);
+        drive("980pro", Regime::Flush, seed, true, 1_000_000, 0);
+        drive("plp-datacenter", Regime::Flush, seed, false, 1_000_000, 0);
+        drive("ideal", Regime::None, seed, true, 1_000_000, 0);
+        drive("hdd", Regime::Flush, seed, false, 1_000_000, 0);
     }
 }
 
 #[test]
 fn asking_the_model_forgets_nothing_that_may_come_back() {
     for seed in 0..3 {
-        drive("980pro", Regime::None, seed, false, 100);
-        drive("980pro", Regime::Flush, seed, true, 100);
-        drive("980pro", Regime::Streams, seed, false, 100);
-        drive("optane", Regime::None, seed, true, 100);
+        drive("980pro", Regime::None, seed, false, 100, 0);
+        drive("980pro", Regime::Flush, seed, true, 100, 0);
+        drive("980pro", Regime::Streams, seed, false, 100, 0);
+        drive("optane", Regime::None, seed, true, 100, 0);
     }
+}
+
+/// What a flush that failed has lost stays lost, and nothing else does; a later flush covers what came since.
+#[test]
+fn a_flush_that_fails_loses_what_was_cached_and_nothing_else() {
+    let mut lost = 0;
+    for seed in 0..5 {
+        for (profile, regime) in
+            [("980pro", Regime::Flush), ("980pro", Regime::Barrier), ("hdd", Regime::Flush)]
+        {
+            lost += drive(profile, regime, seed, false, 1_000_000, 4);
+            lost += drive(profile, regime, seed, true, 100, 4);
+        }
+        let protected = drive("plp-datacenter", Regime::Flush, seed, false, 1_000_000, 4);
+        assert_eq!(protected, 0, "a protected cache loses nothing");
+    }
+    assert!(lost > 10_000, "{lost}");
+}
+
+#[test]
+fn reads_and_writes_fail_once_and_a_failed_write_changes_nothing() {
+    let mut engine = engine("980pro", Regime::Flush, 1, false);
+    engine.set_faults(Faults::new(["write:2", "read@5"].map(|fault| fault.parse().unwrap()).into()));
+    let mut done = Vec::new();
+    let mut outcome = |engine: &mut Engine<u64>, request: Request<'_>| {
+        let now = engine.now + 1_000_000;
+        engine.submit(now, request, 0);
+        engine.advance(now + 900_000, &mut done);
+        done.pop().unwrap().outcome
+    };
+    let data = [1, 2, 3].map(|number| pattern(number, 5));
+    for (data, fails) in data.iter().zip([false, true, false]) {
+        let written = outcome(&mut engine, Request::Write { lba: 5, data, fua: false });
+        assert_eq!(matches!(written, Outcome::Failed(libc::EIO)), fails);
+        let mut bytes = [0; BLOCK];
+        engine.peek(5, &mut bytes).unwrap();
+        assert_eq!(bytes[0], if fails { 1 } else { data[0] });
+    }
+    let read = |lba| Request::Read { lba, blocks: 2 };
+    assert!(matches!(outcome(&mut engine, read(6)), Outcome::Data(_)));
+    assert!(matches!(outcome(&mut engine, read(4)), Outcome::Failed(libc::EIO)));
+    assert!(matches!(outcome(&mut engine, read(4)), Outcome::Data(data) if data[BLOCK] == 3));
+    assert_eq!(engine.failed(), Failed { requests: 2, lost_blocks: 0 });
 }
 
 #[test]

@@ -47,12 +47,12 @@ pub struct Event {
     /// The device's time in nanoseconds since it was attached (real time divided by the time scale).
     pub at_ns: u64,
     /// What happened.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// Kinds of events. Offsets and lengths are bytes, multiples of 4096; ids count the submissions from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A write was submitted.
     Write {
         /// Id.
@@ -189,6 +189,14 @@ impl Header {
             offset: long(24),
             length: long(32),
         })
+    }
+
+    /// Whether what it changes is whole blocks of a device of so many bytes.
+    fn is_on(&self, device_bytes: u64) -> bool {
+        let changes = matches!(self.kind, Self::WRITE | Self::DISCARD | Self::WRITE_ZEROES);
+        let whole = |bytes: u64| bytes.is_multiple_of(ssd::BLOCK_BYTES);
+        let end = self.offset.checked_add(self.length);
+        !changes || whole(self.offset) && whole(self.length) && end.is_some_and(|end| end <= device_bytes)
     }
 
     /// Bytes of data behind the fixed part.

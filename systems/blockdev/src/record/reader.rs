@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::{Event, FILE_HEADER_BYTES, HEADER_BYTES, Header, MAGIC, RecordError, VERSION, What};
+use super::{Event, EventKind, FILE_HEADER_BYTES, HEADER_BYTES, Header, MAGIC, RecordError, VERSION};
 
 /// The events of a recording, in order. A last record of which only a part is there ends the iteration; see
 /// [`Reader::torn_at`].
@@ -97,6 +97,9 @@ impl Reader {
             self.torn_at = Some(self.at);
             return Ok(None);
         }
+        if !header.is_on(self.device_bytes) {
+            return Err(self.damaged("not whole blocks of the device"));
+        }
         let mut data = vec![0; header.data_bytes() as usize];
         self.from.read_exact(&mut data).map_err(|e| self.failed(e))?;
         let event = self.event(header, data)?;
@@ -107,16 +110,16 @@ impl Reader {
     fn event(&self, header: Header, data: Vec<u8>) -> Result<Event, RecordError> {
         let Header { kind, fua, errno, id, at_ns, offset, length } = header;
         let what = match kind {
-            Header::WRITE => What::Write { id, offset, data, fua },
-            Header::DISCARD => What::Discard { id, offset, length },
-            Header::WRITE_ZEROES => What::WriteZeroes { id, offset, length },
-            Header::FLUSH => What::Flush { id },
-            Header::BARRIER => What::Barrier { id },
-            Header::COMPLETE => What::Complete { id, errno },
+            Header::WRITE => EventKind::Write { id, offset, data, fua },
+            Header::DISCARD => EventKind::Discard { id, offset, length },
+            Header::WRITE_ZEROES => EventKind::WriteZeroes { id, offset, length },
+            Header::FLUSH => EventKind::Flush { id },
+            Header::BARRIER => EventKind::Barrier { id },
+            Header::COMPLETE => EventKind::Complete { id, errno },
             Header::MARK => {
-                What::Mark { text: String::from_utf8(data).map_err(|_| self.damaged("mark not UTF-8"))? }
+                EventKind::Mark { text: String::from_utf8(data).map_err(|_| self.damaged("mark not UTF-8"))? }
             }
-            Header::POWER_CUT => What::PowerCut,
+            Header::POWER_CUT => EventKind::PowerCut,
             _ => return Err(self.damaged("unknown kind of record")),
         };
         Ok(Event { at_ns, what })

@@ -23,21 +23,21 @@ fn record(path: &camino::Utf8Path) -> Vec<Event> {
     let mut events = Vec::new();
     let mut put = |at_ns, what| events.push(Event { at_ns, what });
     let first = recorder.write(1, 4096, &[7; 8192], true);
-    put(1, What::Write { id: first, offset: 4096, data: vec![7; 8192], fua: true });
+    put(1, EventKind::Write { id: first, offset: 4096, data: vec![7; 8192], fua: true });
     let second = recorder.flush(2);
-    put(2, What::Flush { id: second });
+    put(2, EventKind::Flush { id: second });
     recorder.complete(3, second, 0);
-    put(3, What::Complete { id: second, errno: 0 });
+    put(3, EventKind::Complete { id: second, errno: 0 });
     recorder.complete(3, first, libc::EIO);
-    put(3, What::Complete { id: first, errno: libc::EIO });
-    let third = recorder.discard(4, 0, 1 << 40);
-    put(4, What::Discard { id: third, offset: 0, length: 1 << 40 });
+    put(3, EventKind::Complete { id: first, errno: libc::EIO });
+    let third = recorder.discard(4, 0, 1 << 20);
+    put(4, EventKind::Discard { id: third, offset: 0, length: 1 << 20 });
     let fourth = recorder.write_zeroes(5, 8192, 4096);
-    put(5, What::WriteZeroes { id: fourth, offset: 8192, length: 4096 });
+    put(5, EventKind::WriteZeroes { id: fourth, offset: 8192, length: 4096 });
     recorder.mark(6, "fsync of \u{e4} done");
-    put(6, What::Mark { text: "fsync of \u{e4} done".into() });
+    put(6, EventKind::Mark { text: "fsync of \u{e4} done".into() });
     recorder.power_cut(u64::MAX);
-    put(u64::MAX, What::PowerCut);
+    put(u64::MAX, EventKind::PowerCut);
     assert_eq!([first, second, third, fourth], [1, 2, 3, 4]);
     assert_eq!(recorder.sync().unwrap().events, events.len() as u64);
     let read: Vec<Event> = Reader::open(path).unwrap().map(Result::unwrap).collect();
@@ -115,12 +115,12 @@ fn threads_record_without_losing_anything() {
     let (mut open, mut writes) = (std::collections::HashSet::new(), 0);
     for (i, event) in Reader::open(&place.file()).unwrap().map(Result::unwrap).enumerate() {
         match event.what {
-            What::Write { id, offset, data, fua: false } => {
+            EventKind::Write { id, offset, data, fua: false } => {
                 assert!(open.insert(id) && data.iter().all(|b| u64::from(*b) * 4096 == offset), "event {i}");
                 writes += 1;
                 assert_eq!(id, writes, "ids in the order of submission");
             }
-            What::Complete { id, .. } => assert!(open.remove(&id), "event {i}"),
+            EventKind::Complete { id, .. } => assert!(open.remove(&id), "event {i}"),
             other => panic!("{other:?}"),
         }
     }
@@ -137,4 +137,16 @@ fn a_full_disk_is_told_and_holds_nothing_up() {
     recorder.complete(2, id, 0);
     let status = recorder.status();
     assert!(status.events == 1 && status.error.is_some_and(|e| e.contains("No space")));
+}
+
+#[test]
+fn what_lies_beyond_the_device_or_is_no_whole_block_is_damage() {
+    for (offset, length) in [(0, 1 << 40), (u64::MAX - 4095, 4096), (1 << 20, 4096), (1, 4096), (0, 1)] {
+        let place = Place::new();
+        let recorder = Recorder::create(&place.file(), 1 << 20).unwrap();
+        recorder.discard(1, offset, length);
+        recorder.sync().unwrap();
+        let first = Reader::open(&place.file()).unwrap().next().unwrap();
+        assert!(matches!(first, Err(RecordError::Damaged { at: 32, .. })), "{offset} {length}");
+    }
 }

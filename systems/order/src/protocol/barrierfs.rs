@@ -5,13 +5,13 @@ use std::rc::Rc;
 use super::call::Sync;
 use super::writeback::{DataOrder, acknowledge, joins_commit, sent, tid_of, write_back};
 use crate::commit::{self, Order};
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::FileId;
 use crate::handle::{self, MAIN};
 use crate::sync::Group;
 
 /// D with a barrier, not waited for; then the commit, or a flush.
-pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
+pub(super) async fn sync(me: &TaskHandle<'_>, file: FileId, kind: Sync) -> u32 {
     let data = write_back(me, file, DataOrder { barrier: true, ..DataOrder::default() }).await;
     sent(me, file).await;
     me.end_epoch(me.pid(), None).await;
@@ -42,7 +42,7 @@ pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
 
 /// Control plane: dispatches JD and JC of one transaction after the other. A block whose log write is in flight keeps
 /// its next handle, and so the next commit, waiting (the conflict list).
-pub(super) async fn commit_thread(me: Me<'_>) {
+pub(super) async fn commit_thread(me: TaskHandle<'_>) {
     loop {
         commit::await_request(&me).await;
         let mut tx = commit::lock(&me).await;
@@ -64,7 +64,7 @@ pub(super) async fn commit_thread(me: Me<'_>) {
 }
 
 /// Data plane: waits for transfers, flushes once for all transactions that are ready, wakes their callers.
-pub(super) async fn flush_thread(me: Me<'_>) {
+pub(super) async fn flush_thread(me: TaskHandle<'_>) {
     loop {
         while me.with(|w| w.journals[MAIN].to_flush.is_empty()) {
             me.park(|w, id| w.journals[MAIN].flusher_idle = Some(id)).await;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::call::Sync;
 use super::writeback::{DataOrder, acknowledge, tid_of, write_back};
 use crate::commit::{self, Order};
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::FileId;
 use crate::handle::{self, MAIN};
 use crate::mutation::Mutation;
@@ -14,7 +14,7 @@ use crate::setup::Protocol;
 use crate::sync::Group;
 
 /// D, wait; commit, wait. Without a commit to wait for: a flush of its own.
-pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
+pub(super) async fn sync(me: &TaskHandle<'_>, file: FileId, kind: Sync) -> u32 {
     let data = write_back(me, file, DataOrder::default()).await;
     if !me.with(|w| w.planted(Mutation::DataNotWaited)) {
         let under_way = me.with(|w| w.files.file(file).writeback.clone());
@@ -34,14 +34,14 @@ pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
 }
 
 /// The journal thread.
-pub(super) async fn thread(me: Me<'_>) {
+pub(super) async fn thread(me: TaskHandle<'_>) {
     loop {
         commit::await_request(&me).await;
         commit_one(&me).await;
     }
 }
 
-async fn commit_one(me: &Me<'_>) {
+async fn commit_one(me: &TaskHandle<'_>) {
     let mut tx = commit::lock(me).await;
     let order = Order::default();
     let log = commit::write_log(me, &mut tx, order).await;
@@ -64,7 +64,7 @@ async fn commit_one(me: &Me<'_>) {
 }
 
 /// JC as the device allows: flush and FUA, flush and another flush, or a plain write.
-async fn write_record(me: &Me<'_>, tx: &crate::journal::Tx) {
+async fn write_record(me: &TaskHandle<'_>, tx: &crate::journal::Tx) {
     let protocol = me.with(|w| w.setup.protocol);
     let fua = protocol == Protocol::Ext4;
     if protocol == Protocol::Ext4NoBarrier {

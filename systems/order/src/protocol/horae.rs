@@ -6,12 +6,12 @@ use std::rc::Rc;
 use super::call::Sync;
 use super::writeback::{DataOrder, acknowledge, joins_commit, tid_of, write_back};
 use crate::commit::{self, Order};
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::FileId;
 use crate::handle::{self, MAIN};
 use crate::sync::Group;
 
-pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
+pub(super) async fn sync(me: &TaskHandle<'_>, file: FileId, kind: Sync) -> u32 {
     me.compute(me.with(|w| w.setup.costs.mmio_ns)).await;
     let data = write_back(me, file, DataOrder::default()).await;
     let tid = tid_of(me, file, kind.data_only());
@@ -30,7 +30,7 @@ pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
 }
 
 /// The journal thread.
-pub(super) async fn thread(me: Me<'_>) {
+pub(super) async fn thread(me: TaskHandle<'_>) {
     loop {
         commit::await_request(&me).await;
         let mut tx = commit::lock(&me).await;

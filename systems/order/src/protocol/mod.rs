@@ -10,7 +10,7 @@ mod writeback;
 
 pub use call::Sync;
 
-use crate::exec::{Machine, Me};
+use crate::exec::{Machine, TaskHandle};
 use crate::files::FileId;
 use crate::setup::Protocol;
 use crate::world::JOURNAL_PID;
@@ -33,7 +33,7 @@ pub(crate) fn start(machine: &Rc<Machine<'_>>, protocol: Protocol) {
 }
 
 /// A sync call of `file`.
-pub(crate) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) {
+pub(crate) async fn sync(me: &TaskHandle<'_>, file: FileId, kind: Sync) {
     let covered = match me.with(|w| w.setup.protocol) {
         Protocol::OpExt4 => opext4::sync(me, file, kind).await,
         Protocol::BarrierFs => barrierfs::sync(me, file, kind).await,
@@ -48,7 +48,7 @@ pub(crate) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) {
 }
 
 /// Sends a file's dirty pages off without ending an epoch.
-pub(crate) async fn write_out(me: &Me<'_>, file: FileId) {
+pub(crate) async fn write_out(me: &TaskHandle<'_>, file: FileId) {
     let (pid, protocol) = (me.pid(), me.with(|w| w.setup.protocol));
     let order = if protocol == Protocol::OpExt4 {
         DataOrder { stream: Some(pid), minor: Some(JOURNAL_PID), barrier: false }

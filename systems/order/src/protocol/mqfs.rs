@@ -12,14 +12,14 @@ use ssd::Token;
 use super::call::Sync;
 use super::writeback::{DataOrder, write_back};
 use crate::commit::write_homes;
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::FileId;
 use crate::ledger::Entry;
 use crate::request::{Request, Verb};
 use crate::sync::Group;
 
 /// All blocks of the transaction fly together and are waited for once.
-pub(super) async fn sync(me: &Me<'_>, file: FileId, _: Sync) -> u32 {
+pub(super) async fn sync(me: &TaskHandle<'_>, file: FileId, _: Sync) -> u32 {
     let j = acquire(me).await;
     let covered = sync_in(me, file, j).await;
     release(me, j);
@@ -27,7 +27,7 @@ pub(super) async fn sync(me: &Me<'_>, file: FileId, _: Sync) -> u32 {
 }
 
 /// A journal to own: the core's, the next free one, or the core's when its turn comes.
-async fn acquire(me: &Me<'_>) -> usize {
+async fn acquire(me: &TaskHandle<'_>) -> usize {
     let (own, free) = me.with(|w| {
         let n = w.journals.len();
         let own = usize::from(w.who[me.id as usize].core) % n;
@@ -45,7 +45,7 @@ async fn acquire(me: &Me<'_>) -> usize {
     own
 }
 
-fn release(me: &Me<'_>, j: usize) {
+fn release(me: &TaskHandle<'_>, j: usize) {
     me.with(|w| match w.journals[j].owner_waiters.pop_front() {
         Some(next) => w.wake(next),
         None => w.journals[j].owned = false,
@@ -53,7 +53,7 @@ fn release(me: &Me<'_>, j: usize) {
 }
 
 /// The fsync, in journal `j`.
-async fn sync_in(me: &Me<'_>, file: FileId, j: usize) -> u32 {
+async fn sync_in(me: &TaskHandle<'_>, file: FileId, j: usize) -> u32 {
     let data = write_back(me, file, DataOrder::default()).await;
     let metas = me.with(|w| std::mem::take(&mut w.files.file(file).pending));
     let costs = me.with(|w| w.setup.costs);
@@ -116,7 +116,7 @@ async fn sync_in(me: &Me<'_>, file: FileId, j: usize) -> u32 {
 }
 
 /// The core's ring is full: writes its finished transactions home, flushes, and forgets them.
-async fn reclaim(me: &Me<'_>, j: usize) {
+async fn reclaim(me: &TaskHandle<'_>, j: usize) {
     me.with(|w| w.journals[j].reclaiming = true);
     while me.with(|w| w.journals[j].running.updates > 0) {
         me.park(move |w, id| w.journals[j].updates_waiter = Some(id)).await;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::call::Sync;
 use super::writeback::{Data, DataOrder, acknowledge, sent, tid_of, write_back};
 use crate::commit::{self, Order};
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::FileId;
 use crate::handle::{self, MAIN};
 use crate::mutation::Mutation;
@@ -14,7 +14,7 @@ use crate::sync::Group;
 use crate::world::JOURNAL_PID;
 
 /// D as a dual-stream write, not waited for; then the commit, or a flush tagged with the caller's stream.
-pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
+pub(super) async fn sync(me: &TaskHandle<'_>, file: FileId, kind: Sync) -> u32 {
     let pid = me.pid();
     let minor = (!me.with(|w| w.planted(Mutation::DataWithoutMinor))).then_some(JOURNAL_PID);
     let data = write_back(me, file, DataOrder { stream: Some(pid), minor, barrier: true }).await;
@@ -62,7 +62,7 @@ pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
 
 /// The stream whose flush covers the file's data: the caller's, unless somebody else wrote some of it. All data is
 /// in the journal thread's stream as well.
-fn flush_stream(me: &Me<'_>, file: FileId, data: &Data, pid: u32) -> u32 {
+fn flush_stream(me: &TaskHandle<'_>, file: FileId, data: &Data, pid: u32) -> u32 {
     if !data.blocks.is_empty() {
         note_writer(me, file, pid);
     }
@@ -73,7 +73,7 @@ fn flush_stream(me: &Me<'_>, file: FileId, data: &Data, pid: u32) -> u32 {
 }
 
 /// `pid` has written data of the file: its stream covers it, if nobody else's data is under way.
-pub(super) fn note_writer(me: &Me<'_>, file: FileId, pid: u32) {
+pub(super) fn note_writer(me: &TaskHandle<'_>, file: FileId, pid: u32) {
     me.with(|w| {
         let f = w.files.file(file);
         f.writer = match f.writer {
@@ -84,7 +84,7 @@ pub(super) fn note_writer(me: &Me<'_>, file: FileId, pid: u32) {
 }
 
 /// The journal thread: JD and JC back to back, one wait for JD, one flush if somebody wants more than order.
-pub(super) async fn thread(me: Me<'_>) {
+pub(super) async fn thread(me: TaskHandle<'_>) {
     loop {
         commit::await_request(&me).await;
         let mut tx = commit::lock(&me).await;

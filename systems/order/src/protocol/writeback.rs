@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ssd::Token;
 
-use crate::exec::Me;
+use crate::exec::TaskHandle;
 use crate::files::{FileId, Tid};
 use crate::handle;
 use crate::journal::Ordered;
@@ -30,7 +30,7 @@ pub(super) struct Data {
 
 /// Dispatches the dirty pages of a file. Newly allocated blocks join the running transaction, whose handle stays open
 /// until they are dispatched, so that no commit overtakes them.
-pub(super) async fn write_back(me: &Me<'_>, file: FileId, order: DataOrder) -> Data {
+pub(super) async fn write_back(me: &TaskHandle<'_>, file: FileId, order: DataOrder) -> Data {
     let mqfs = me.with(|w| w.setup.protocol == Protocol::Mqfs);
     let (mut tid, mut entered): (Tid, bool) = (0, false);
     loop {
@@ -71,7 +71,7 @@ pub(super) async fn write_back(me: &Me<'_>, file: FileId, order: DataOrder) -> D
 }
 
 /// Turns the dirty pages into requests, and enters them where they matter.
-fn collect(me: &Me<'_>, file: FileId, order: DataOrder, tid: Tid) -> (Vec<Request>, Data) {
+fn collect(me: &TaskHandle<'_>, file: FileId, order: DataOrder, tid: Tid) -> (Vec<Request>, Data) {
     let group = Rc::new(Group::default());
     let mut requests: Vec<Request> = Vec::new();
     let mut blocks: Vec<Ordered> = Vec::new();
@@ -111,7 +111,7 @@ fn collect(me: &Me<'_>, file: FileId, order: DataOrder, tid: Tid) -> (Vec<Reques
 }
 
 fn data_request(
-    me: &Me<'_>,
+    me: &TaskHandle<'_>,
     lba: u64,
     blocks: u32,
     token: Token,
@@ -124,7 +124,7 @@ fn data_request(
 }
 
 /// The transaction a sync call must see committed; 0 if the inode is clean.
-pub(super) fn tid_of(me: &Me<'_>, file: FileId, data_only: bool) -> Tid {
+pub(super) fn tid_of(me: &TaskHandle<'_>, file: FileId, data_only: bool) -> Tid {
     me.with(|w| {
         let f = w.files.file(file);
         if data_only { f.datasync_tid } else { f.sync_tid }
@@ -132,14 +132,14 @@ pub(super) fn tid_of(me: &Me<'_>, file: FileId, data_only: bool) -> Tid {
 }
 
 /// Waits until the file's last data write has its ids, whoever sends it.
-pub(super) async fn sent(me: &Me<'_>, file: FileId) {
+pub(super) async fn sent(me: &TaskHandle<'_>, file: FileId) {
     let sending = me.with(|w| w.files.file(file).sending.clone());
     me.wait(&sending).await;
 }
 
 /// Makes the running transaction wait for data before its flush, which covers completed writes only; false if `tid`
 /// is no longer the running one.
-pub(super) fn joins_commit(me: &Me<'_>, tid: Tid, data: &Rc<Group>) -> bool {
+pub(super) fn joins_commit(me: &TaskHandle<'_>, tid: Tid, data: &Rc<Group>) -> bool {
     me.with(|w| {
         let running = &mut w.journals[handle::MAIN].running;
         let joins = running.tid == tid;
@@ -151,7 +151,7 @@ pub(super) fn joins_commit(me: &Me<'_>, tid: Tid, data: &Rc<Group>) -> bool {
 }
 
 /// A durable sync call returns: the ledger holds the device to it.
-pub(super) fn acknowledge(me: &Me<'_>, tid: Tid, data: &[Ordered]) {
+pub(super) fn acknowledge(me: &TaskHandle<'_>, tid: Tid, data: &[Ordered]) {
     me.with(|w| {
         if tid > 0 {
             w.ledger.acked(handle::MAIN, tid);

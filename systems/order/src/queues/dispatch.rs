@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ssd::{Nanos, Tags, Token};
 
-use super::{Block, Who};
+use super::{Block, TaskLabel};
 use crate::mutation::Mutation;
 use crate::request::{Request, Verb};
 use crate::sync::Group;
@@ -64,7 +64,7 @@ impl Block {
         mut r: Request,
         queue: u16,
         now: Nanos,
-        who: &[Who],
+        who: &[TaskLabel],
     ) -> Result<(), Box<Request>> {
         if self.planted(Mutation::RequeueTakesNewIds) && r.verb == (Verb::Write { fua: false }) {
             r.sent = None;
@@ -102,7 +102,7 @@ impl Block {
         Ok(())
     }
 
-    fn note(&mut self, r: &Request, id: u64, tags: Tags, queue: u16, now: Nanos, who: &[Who]) {
+    fn note(&mut self, r: &Request, id: u64, tags: Tags, queue: u16, now: Nanos, who: &[TaskLabel]) {
         if !self.trace.on {
             return;
         }
@@ -131,7 +131,7 @@ impl Block {
     }
 
     /// Requests that have ended by `now`; appends the groups that are done with one more request.
-    pub(crate) fn advance(&mut self, now: Nanos, who: &[Who], done: &mut Vec<Rc<Group>>) {
+    pub(crate) fn advance(&mut self, now: Nanos, who: &[TaskLabel], done: &mut Vec<Rc<Group>>) {
         let mut ended = Vec::new();
         self.device.advance(now, &mut ended);
         for (mut r, queue, at, accepted) in ended {
@@ -161,7 +161,7 @@ impl Block {
         }
     }
 
-    fn next_flush(&mut self, ended: &Request, queue: u16, now: Nanos, who: &[Who]) {
+    fn next_flush(&mut self, ended: &Request, queue: u16, now: Nanos, who: &[TaskLabel]) {
         let hw = &mut self.hardware[usize::from(queue)];
         hw.flushing = false;
         let groups = std::mem::take(&mut hw.next_flush);

@@ -89,7 +89,7 @@ pub(crate) struct Block {
 
 /// A task as the trace shows it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Who {
+pub(crate) struct TaskLabel {
     pub(crate) name: &'static str,
     pub(crate) pid: u32,
     pub(crate) core: u16,
@@ -123,7 +123,7 @@ impl Block {
     }
 
     /// Puts a request in a software queue and runs the hardware queue behind it.
-    pub(crate) fn enqueue(&mut self, mut request: Request, now: Nanos, who: &[Who]) {
+    pub(crate) fn enqueue(&mut self, mut request: Request, now: Nanos, who: &[TaskLabel]) {
         let here = request.core;
         if let Some(stream) = request.stream.filter(|_| self.shape.pinning && self.shape.streams)
             && matches!(request.verb, Verb::Write { .. } | Verb::Barrier)
@@ -188,7 +188,7 @@ impl Block {
     }
 
     /// Sends what a hardware queue can take: requeued requests first, then those of its cores.
-    pub(crate) fn run(&mut self, queue: u16, now: Nanos, who: &[Who]) {
+    pub(crate) fn run(&mut self, queue: u16, now: Nanos, who: &[TaskLabel]) {
         if self.hardware[usize::from(queue)].held {
             return;
         }
@@ -211,7 +211,7 @@ impl Block {
     }
 
     /// The requeue delay is over.
-    pub(crate) fn resume(&mut self, queue: u16, now: Nanos, who: &[Who]) {
+    pub(crate) fn resume(&mut self, queue: u16, now: Nanos, who: &[TaskLabel]) {
         self.hardware[usize::from(queue)].held = false;
         self.run(queue, now, who);
     }

@@ -2,7 +2,7 @@
 
 use ssd::Nanos;
 
-use super::{Block, Who};
+use super::{Block, TaskLabel};
 use crate::mutation::Mutation;
 use crate::request::Request;
 use crate::sync::TaskId;
@@ -18,7 +18,7 @@ impl Block {
     }
 
     /// Takes a request into the task's plug list, or sends it.
-    pub(crate) fn bio(&mut self, request: Request, now: Nanos, who: &[Who]) {
+    pub(crate) fn bio(&mut self, request: Request, now: Nanos, who: &[TaskLabel]) {
         let before = request.blocks;
         for part in request.split(self.shape.limits.command_blocks) {
             self.stats.split += u64::from(part.blocks < before);
@@ -34,7 +34,7 @@ impl Block {
         part
     }
 
-    fn part(&mut self, request: Request, now: Nanos, who: &[Who]) {
+    fn part(&mut self, request: Request, now: Nanos, who: &[TaskLabel]) {
         let (lax, limits) = (self.planted(Mutation::MergeAcrossEpochs), self.shape.limits);
         let Some(Some(plug)) = self.plugs.get_mut(request.task as usize) else {
             self.enqueue(request, now, who);
@@ -57,14 +57,14 @@ impl Block {
         }
     }
 
-    fn send_all(&mut self, list: Vec<Request>, now: Nanos, who: &[Who]) {
+    fn send_all(&mut self, list: Vec<Request>, now: Nanos, who: &[TaskLabel]) {
         for r in list {
             self.enqueue(r, now, who);
         }
     }
 
     /// The task is scheduled out: its plug list is sent, its epoch stays open.
-    pub(crate) fn schedule_out(&mut self, task: TaskId, now: Nanos, who: &[Who]) {
+    pub(crate) fn schedule_out(&mut self, task: TaskId, now: Nanos, who: &[TaskLabel]) {
         if let Some(Some(plug)) = self.plugs.get_mut(task as usize) {
             let list = std::mem::take(plug);
             self.send_all(list, now, who);
@@ -72,7 +72,7 @@ impl Block {
     }
 
     /// Ends the plug list; with `barrier` its last request ends the epoch of `stream`.
-    pub(crate) fn unplug(&mut self, end: &Request, barrier: bool, now: Nanos, who: &[Who]) {
+    pub(crate) fn unplug(&mut self, end: &Request, barrier: bool, now: Nanos, who: &[TaskLabel]) {
         let Some(Some(mut list)) = self.plugs.get_mut(end.task as usize).map(Option::take) else { return };
         if !barrier {
             return self.send_all(list, now, who);

@@ -1,6 +1,6 @@
 //! Whether following a file is worth what its events cost.
 
-use prefetch::file::Counters;
+use prefetch::Counters;
 
 /// Accesses after which a file is let go that was only read forward and never prefetched: the kernel reads ahead.
 pub(super) const FORWARD_MAX: u32 = 512;

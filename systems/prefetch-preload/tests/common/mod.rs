@@ -77,6 +77,11 @@ pub fn own_page() -> Option<prefetch_os::area::Snapshot> {
     prefetch_os::area::Snapshot::parse(bytes.get(..read.ok()?)?).ok()
 }
 
+/// Whether anything was prefetched for this process so far.
+pub fn prefetches() -> bool {
+    own_page().is_some_and(|page| page.total().issued > 0)
+}
+
 /// Waits for what must come, however slow the machine is; what never comes is a failure.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = std::time::Instant::now();

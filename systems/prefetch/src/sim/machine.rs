@@ -71,6 +71,11 @@ impl Machine {
         self.ready[start..end].iter().filter(|ready| **ready != ABSENT).count() as u64 * PAGE
     }
 
+    /// Whether the page at `offset` is there at a time.
+    pub fn is_ready(&self, offset: u64, now_ns: u64) -> bool {
+        self.ready.get((offset / PAGE) as usize).is_some_and(|ready| *ready <= now_ns)
+    }
+
     /// Asks for the absent pages of a range; the time when the last page of the range is there, ns.
     pub fn prefetch(&mut self, offset: u64, len: u64, now_ns: u64) -> u64 {
         let end = ((offset + len).div_ceil(PAGE) as usize).min(self.ready.len());

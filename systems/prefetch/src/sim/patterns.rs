@@ -9,11 +9,9 @@ pub struct Trace {
     pub shared: bool,
     /// Time between two reads of a thread, ns.
     pub think_ns: u64,
-    /// One read in sixteen is followed by up to this much more, at random, ns: a busy CPU.
-    pub jitter_ns: u64,
     /// The first reads of each thread, which the policy is not told of: a descriptor is looked at from the second on.
     pub unseen: usize,
-    /// What disturbs the program and the threads that fetch.
+    /// What disturbs the program.
     pub noise: Noise,
     /// The reads of each thread: offset and length.
     pub threads: Vec<Vec<(u64, u64)>>,
@@ -28,7 +26,7 @@ impl Trace {
     }
 }
 
-/// A busy CPU: it wakes threads late. Zeroes are none.
+/// A busy processor: threads run late. Zeroes are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Noise {
     /// What is late is drawn from this.
@@ -37,29 +35,8 @@ pub struct Noise {
     pub read_one_in: u64,
     /// By up to so much, ns.
     pub read_ns: u64,
-    /// One time in so many a thread of ours comes later to what it waits for: a step of fetching, a turn, a read.
-    pub late_one_in: u64,
-    /// By up to so much, ns.
-    pub late_ns: u64,
-    /// Each other time it comes later by up to so much, ns.
-    pub wake_ns: u64,
-    /// A reader that waited for the device, or a fetching thread that slept until its turn, runs later by up to so much, ns.
+    /// A reader that waited for the device runs later by up to so much, ns.
     pub run_ns: u64,
-}
-
-impl Noise {
-    /// Late threads as they are on two processors with four readers and little else. Measured: nine of ten sleeps and
-    /// wake-ups are late by up to 50 us, one in a hundred by 0.2 ms, one in a thousand by milliseconds; the notebook has
-    /// the figures.
-    pub const USUAL: Noise = Noise {
-        seed: 1,
-        read_one_in: 0,
-        read_ns: 0,
-        late_one_in: 200,
-        late_ns: 3_000_000,
-        wake_ns: 50_000,
-        run_ns: 50_000,
-    };
 }
 
 /// The patterns of the do-no-harm matrix.
@@ -201,10 +178,5 @@ impl Random {
     /// Up to `limit` of one in so many; 0 of the others, and of none in 0.
     pub(super) fn late(&mut self, one_in: u64, limit: u64) -> u64 {
         if one_in > 0 && self.below(one_in) == 0 { self.below(limit) } else { 0 }
-    }
-
-    /// How late a thread of ours wakes, ns.
-    pub(super) fn woken(&mut self, noise: &Noise) -> u64 {
-        self.late(noise.late_one_in, noise.late_ns) + self.below(noise.wake_ns)
     }
 }

@@ -95,7 +95,7 @@ impl Ssd {
         };
         self.outstanding[die as usize] += 1;
         self.stats.programmed_slots += u64::from(self.ftl.flash.geo.unit_slots);
-        self.at(end, Event::Program(program));
+        self.schedule(end, Event::Program(program));
     }
 
     pub(super) fn program_ended(&mut self, program: u32, t: Nanos) {
@@ -174,7 +174,7 @@ impl Ssd {
             let die = self.ftl.flash.geo.die_of_block(block);
             let end = self.lines.erase(die, t, ns);
             self.erasing.push(block);
-            self.at(end, Event::Erase(block));
+            self.schedule(end, Event::Erase(block));
         }
     }
 
@@ -189,12 +189,12 @@ impl Ssd {
         let forced = short || self.flush_awaits_journal() || !self.journal_waiters.is_empty();
         let page_ns = self.profile.ftl.map_program_ns;
         if let Some(programs) = self.ftl.begin_page(forced) {
-            self.at(t + programs * page_ns, Event::Page);
+            self.schedule(t + programs * page_ns, Event::Page);
         }
         if self.segment.is_none() {
             self.segment = self.ftl.journal.begin_segment();
             if self.segment.is_some() {
-                self.at(t + page_ns, Event::Segment);
+                self.schedule(t + page_ns, Event::Segment);
             }
         }
     }
@@ -215,7 +215,7 @@ impl Ssd {
             (self.last_write.max(self.last_activity) + media.fold_idle_ns).max(self.now + media.fold_idle_ns)
         };
         self.idle_armed = true;
-        self.at(due.max(self.now + 1), Event::Idle);
+        self.schedule(due.max(self.now + 1), Event::Idle);
     }
 
     fn wants_fold_timer(&self) -> bool {

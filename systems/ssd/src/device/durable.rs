@@ -12,7 +12,7 @@ impl Ssd {
         self.stats.flushes += 1;
         self.stats.fua_flushes += u64::from(matches!(c.op, Op::FlushForFua { .. }));
         if !self.regime.honours_flush() {
-            self.at(start, Event::Complete(i));
+            self.schedule(start, Event::Complete(i));
             return;
         }
         let mut stream = None;
@@ -21,7 +21,7 @@ impl Ssd {
                 None => {
                     self.inflight[i as usize].status =
                         crate::command::Status::EpochOutOfWindow { stream: tag.stream };
-                    self.at(start, Event::Complete(i));
+                    self.schedule(start, Event::Complete(i));
                     return;
                 }
                 Some(found) => {
@@ -124,8 +124,8 @@ impl Ssd {
         let end = t.max(job.start) + job.overhead;
         let (command, overlap) = (job.command, job.overlap);
         self.flush_ending = true;
-        self.at(end, Event::Complete(command));
-        self.at(end.saturating_sub(overlap), Event::NextFlush);
+        self.schedule(end, Event::Complete(command));
+        self.schedule(end.saturating_sub(overlap), Event::NextFlush);
     }
 
     /// FUA writes whose blocks have become durable.
@@ -138,7 +138,7 @@ impl Ssd {
             }
             if self.profile.power.plp {
                 let end = t.max(f.host_done) + self.profile.flush.fua_overhead_ns;
-                self.at(end, Event::Complete(i));
+                self.schedule(end, Event::Complete(i));
             } else {
                 self.journal_waiters.push_back((self.ftl.journal.next(), i));
             }
@@ -149,7 +149,7 @@ impl Ssd {
             }
             self.journal_waiters.pop_front();
             let end = t.max(self.inflight[i as usize].host_done) + self.profile.flush.fua_overhead_ns;
-            self.at(end, Event::Complete(i));
+            self.schedule(end, Event::Complete(i));
         }
     }
 }

@@ -40,7 +40,7 @@ impl Ssd {
                     self.ftl.close_stream(tag.stream);
                     self.pump(start);
                 }
-                self.at(start, Event::Complete(i));
+                self.schedule(start, Event::Complete(i));
             }
             Op::Barrier if !self.orders(&command) => self.flush(&command, start),
             Op::Write { .. } | Op::Discard | Op::WriteZeroes { .. } | Op::Barrier => {
@@ -140,7 +140,7 @@ impl Ssd {
         }
         self.inflight[i as usize].tokens = tokens.map(Vec::into_boxed_slice);
         let sent = self.lines.send(start, ready, u64::from(c.blocks) * BLOCK_BYTES);
-        self.at(sent + self.profile.host.read_ns, Event::Complete(i));
+        self.schedule(sent + self.profile.host.read_ns, Event::Complete(i));
     }
 
     fn read_page(&mut self, page: u32, blocks: u64, start: Nanos) -> Nanos {
@@ -207,7 +207,7 @@ impl Ssd {
             Ok(tags) => tags,
             Err(status) => {
                 self.inflight[i as usize].status = status;
-                self.at(start, Event::Complete(i));
+                self.schedule(start, Event::Complete(i));
                 return;
             }
         };
@@ -240,7 +240,7 @@ impl Ssd {
         self.last_write = start;
         self.folding = false;
         if !fua {
-            self.at(host_done, Event::Complete(i));
+            self.schedule(host_done, Event::Complete(i));
         }
     }
 
@@ -263,7 +263,7 @@ impl Ssd {
                 self.end_epoch(tags, &Tags { barrier: true, ..c.tags });
             }
         }
-        self.at(start, Event::Complete(i));
+        self.schedule(start, Event::Complete(i));
     }
 
     fn end_epoch(&mut self, tags: Resolved, host: &Tags) {

@@ -348,7 +348,7 @@ impl Ssd {
         self.now = self.now.max(now);
     }
 
-    fn at(&mut self, time: Nanos, event: Event) {
+    fn schedule(&mut self, time: Nanos, event: Event) {
         self.event_number += 1;
         self.events.push(Reverse((time, self.event_number, event)));
     }

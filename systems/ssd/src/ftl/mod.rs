@@ -167,7 +167,7 @@ impl Ftl {
                 e.token = token;
                 e.seq = seq;
                 self.coalesced += 1;
-                self.order.forgo(tags);
+                self.order.cancel_install(tags);
                 return;
             }
         }

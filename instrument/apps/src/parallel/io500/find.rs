@@ -23,11 +23,11 @@ const CHECK_FILES: u64 = 256;
 /// Rank 0 makes a file whose time is the stamp; all learn it.
 pub(super) fn stamp(root: &Path, bench: &Bench<'_>) -> Result<Stamp, AppError> {
     let path = root.join(STAMP);
-    if bench.roll().rank == 0 {
+    if bench.rank_info().rank == 0 {
         File::create(&path).map_err(at(&path))?;
         std::thread::sleep(STAMP_PAUSE);
     }
-    bench.meet(0, false)?;
+    bench.all_gather(0, false)?;
     let found = std::fs::metadata(&path).map_err(at(&path))?;
     Ok((found.mtime(), found.mtime_nsec()))
 }
@@ -41,7 +41,7 @@ pub(super) fn find(
     name: &'static str,
     bench: &mut Bench<'_>,
 ) -> Result<(), AppError> {
-    let roll = bench.roll();
+    let roll = bench.rank_info();
     let (rank, tasks) = (u64::from(roll.rank), u64::from(roll.size()));
     let mut phase = Phase::begin(bench, name, "stat", Direction::Neither)?;
     let mut waiting: Vec<PathBuf> = vec![root.to_path_buf()];
@@ -69,7 +69,7 @@ pub(super) fn find(
         }
     }
     phase.end(bench)?;
-    let all: u64 = bench.meet(hits, false)?.into_iter().sum();
+    let all: u64 = bench.all_gather(hits, false)?.into_iter().sum();
     if all == 0 {
         bench.note(
             "find: no file is newer than the stamp, of the size, and named *01*: more items are needed (-n)",

@@ -20,12 +20,12 @@ use super::ior::options::{GRAMMAR as IOR, Options as IorOptions};
 use super::ior::task::Task as IorTask;
 use super::mdtest::options::{GRAMMAR as MDTEST, Options as MdtestOptions};
 use super::mdtest::task::{Item, Task as MdtestTask};
-use super::words::{Grammar, Words};
+use super::option_parser::{OptionGrammar, ParsedOptions};
 use crate::error::at;
-use crate::span::Joint;
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::span::PhaseTotals;
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 
-const GRAMMAR: Grammar = Grammar {
+const GRAMMAR: OptionGrammar = OptionGrammar {
     program: "io500",
     flags: &[],
     valued: &["-D", "-b", "-s", "-n"],
@@ -65,7 +65,7 @@ impl Io500 {
     /// # Errors
     /// An option that is not known, a number out of range.
     pub fn new(parameters: &mut Parameters) -> Result<Io500, AppError> {
-        let words: Words = GRAMMAR.take(parameters)?;
+        let words: ParsedOptions = GRAMMAR.take(parameters)?;
         let stonewall = words.seconds("-D")?.unwrap_or(DEFAULT_STONEWALL);
         let block = words.bytes("-b", EASY_BLOCK)?.next_multiple_of(2 << 20);
         let segments = words.number("-s", HARD_SEGMENTS)?;
@@ -112,12 +112,12 @@ impl Load for Io500 {
         true
     }
 
-    fn run(&self, _: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, _: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let folder = |name: &str| place.root.join(name);
         let (easy, hard) = (folder("ior-easy"), folder("ior-hard"));
         let (easy_items, hard_items) = (folder("mdtest-easy"), folder("mdtest-hard"));
         // rank 0 makes what the others then find
-        if bench.roll().rank == 0 {
+        if bench.rank_info().rank == 0 {
             for folder in [&easy, &hard, &easy_items, &hard_items] {
                 std::fs::create_dir(folder).map_err(at(folder))?;
             }
@@ -137,7 +137,7 @@ impl Load for Io500 {
         self.later(place.root, stamp, (&mut easy, &mut hard), (&mut easy_items, &mut hard_items), bench)
     }
 
-    fn conclude(&self, joint: &[Joint], outcome: &mut Outcome) {
+    fn conclude(&self, joint: &[PhaseTotals], outcome: &mut Outcome) {
         score::put(joint, outcome);
         if !self.is_official_length() {
             outcome.notes.push(format!(

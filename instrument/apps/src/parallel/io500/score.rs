@@ -2,7 +2,7 @@
 
 use stats::{Metric, Outcome};
 
-use crate::span::Joint;
+use crate::span::PhaseTotals;
 
 /// Phases whose GiB/s count.
 const BANDWIDTH: [&str; 4] = ["ior-easy-write", "ior-hard-write", "ior-easy-read", "ior-hard-read"];
@@ -37,14 +37,14 @@ fn scores(bandwidth: &[Option<f64>], metadata: &[Option<f64>]) -> Option<(f64, f
 }
 
 /// Adds each phase's value and the score.
-pub(super) fn put(joint: &[Joint], outcome: &mut Outcome) {
+pub(super) fn put(joint: &[PhaseTotals], outcome: &mut Outcome) {
     let of = |name: &&str| joint.iter().find(|one| one.phase == **name);
     let bandwidth = BANDWIDTH.each_ref().map(|name| Some(of(name)?.mib_per_second()? / MIB_IN_GIB));
     // as mdtest's result for IO500: items of all over the time of all
     let metadata =
         METADATA.each_ref().map(|name| of(name).map(|one| one.ops as f64 / one.seconds / OPS_IN_KIOPS));
     let mut put = |name: String, unit: &str, value: f64| {
-        outcome.metrics.push(Metric { name, unit: unit.into(), value });
+        outcome.metrics.push(Metric::rate(name, unit, value));
     };
     for (names, unit, values) in
         [(&BANDWIDTH[..], "GiB/s", &bandwidth[..]), (&METADATA[..], "kIOPS", &metadata[..])]

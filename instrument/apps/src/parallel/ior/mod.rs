@@ -11,7 +11,7 @@ pub(crate) mod layout;
 pub(crate) mod options;
 pub(crate) mod task;
 
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 use options::Options;
 use task::Task;
 
@@ -49,7 +49,7 @@ impl Load for Ior {
         true
     }
 
-    fn run(&self, _: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, _: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let mut task = Task::new(&self.options, place.root, place.seed, bench);
         task.make_places()?;
         bench.ready()?;

@@ -2,10 +2,10 @@
 
 use crate::AppError;
 use crate::parallel::data::Pattern;
-use crate::parallel::words::{Grammar, Words};
+use crate::parallel::option_parser::{OptionGrammar, ParsedOptions};
 
 /// Which of IOR's options there are.
-pub(crate) const GRAMMAR: Grammar = Grammar {
+pub(crate) const GRAMMAR: OptionGrammar = OptionGrammar {
     program: "ior",
     flags: &["-w", "-r", "-W", "-R", "-F", "-u", "-C", "-Z", "-z", "-e", "-Y", "-g", "--posix.odirect"],
     valued: &["-b", "-t", "-s", "-D", "-O", "-Q", "-X", "-G", "-l", "-o", "-a", "-i"],
@@ -78,7 +78,7 @@ const TRANSFER_MAX: u64 = 1 << 30;
 
 impl Options {
     /// Reads them.
-    pub(crate) fn new(words: &Words) -> Result<Options, AppError> {
+    pub(crate) fn new(words: &ParsedOptions) -> Result<Options, AppError> {
         let wrong = |what: &str| Err(GRAMMAR.wrong(what));
         GRAMMAR.check_common(words)?;
         let (write, check_write) = (words.has("-w"), words.has("-W"));
@@ -179,7 +179,7 @@ impl Options {
 }
 
 /// The stonewall's seconds, and whether all go on to the largest count.
-fn wall(words: &Words) -> Result<(Option<f64>, bool), AppError> {
+fn wall(words: &ParsedOptions) -> Result<(Option<f64>, bool), AppError> {
     let stonewall = words.seconds("-D")?;
     let mut wear_out = false;
     for (key, value) in words.pairs("-O") {

@@ -11,14 +11,14 @@ use super::options::{Options, Order, ReadBack};
 use crate::error::at;
 use crate::parallel::data::{Buffer, Pattern};
 use crate::parallel::phase::Phase;
-use crate::ranks::Roll;
+use crate::ranks::RankInfo;
 use crate::{AppError, Bench};
 
 /// Files of tasks, and what is known of them.
 #[derive(Debug)]
 pub(crate) struct Task {
     root: PathBuf,
-    roll: Roll,
+    roll: RankInfo,
     seed: u64,
     signature: u64,
     file_per_process: bool,
@@ -38,7 +38,7 @@ impl Task {
     pub(crate) fn new(options: &Options, root: &Path, seed: u64, bench: &Bench<'_>) -> Task {
         Task {
             root: root.to_path_buf(),
-            roll: bench.roll(),
+            roll: bench.rank_info(),
             seed,
             signature: seed ^ options.signature,
             file_per_process: options.file_per_process,
@@ -115,7 +115,7 @@ impl Task {
         close(file, &path)?;
         let done = phase.tally.ops();
         phase.end(bench)?;
-        self.written = bench.meet(done, false)?;
+        self.written = bench.all_gather(done, false)?;
         Ok(())
     }
 
@@ -154,13 +154,13 @@ impl Task {
         barrier(options, bench)?;
         close(file, &path)?;
         phase.end(bench)?;
-        bench.meet(0, false)?;
+        bench.all_gather(0, false)?;
         Ok(())
     }
 
     /// Reads what this task has written and compares it, untimed.
     pub(crate) fn check_own(&self, options: &Options, bench: &mut Bench<'_>) -> Result<(), AppError> {
-        bench.tell("check");
+        bench.report("check");
         let own = self.roll.rank;
         let path = self.file(own);
         let layout = Layout::of(options, own, self.roll.size());
@@ -176,7 +176,7 @@ impl Task {
                 bench.check()?;
             }
         }
-        bench.meet(0, false).map(drop)
+        bench.all_gather(0, false).map(drop)
     }
 
     fn sequence(&self, options: &Options, transfers: u64) -> Sequence {
@@ -291,8 +291,8 @@ fn transfers(
     if !options.wear_out {
         return Ok(());
     }
-    let most = bench.meet(done, false)?.into_iter().max().unwrap_or(done);
-    phase.tally.go_on();
+    let most = bench.all_gather(done, false)?.into_iter().max().unwrap_or(done);
+    phase.tally.resume();
     for next in done..most.min(number) {
         one(next)?;
         phase.tally.op(options.transfer);
@@ -305,7 +305,7 @@ fn transfers(
 
 /// IOR's `-g`.
 fn barrier(options: &Options, bench: &Bench<'_>) -> Result<(), AppError> {
-    if options.barriers { bench.meet(0, false).map(drop) } else { Ok(()) }
+    if options.barriers { bench.all_gather(0, false).map(drop) } else { Ok(()) }
 }
 
 /// Closes a file and hears whether that went well.

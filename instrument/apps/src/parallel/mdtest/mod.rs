@@ -11,7 +11,7 @@ pub(crate) mod options;
 pub(crate) mod task;
 pub(crate) mod tree;
 
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, LoadSite, Parameters};
 use options::Options;
 use task::{Item, Names, Task};
 
@@ -57,7 +57,7 @@ impl Load for Mdtest {
         true
     }
 
-    fn run(&self, _: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+    fn run(&self, _: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let options = &self.options;
         let mut task = Task::new(options, place.root, place.seed, bench)?;
         bench.ready()?;
@@ -87,6 +87,9 @@ fn phases(
     }
     if options.read && item == Item::File {
         task.read(options, names.read, bench)?;
+    }
+    if options.rename && item == Item::Directory {
+        task.rename(options, "directory-rename", bench)?;
     }
     if options.remove {
         task.remove(options, item, names.remove, bench)?;

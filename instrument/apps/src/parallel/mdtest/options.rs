@@ -1,19 +1,18 @@
 //! mdtest's options, of those that make sense in an empty directory.
 
 use crate::AppError;
-use crate::parallel::words::{Grammar, Words};
+use crate::parallel::option_parser::{OptionGrammar, ParsedOptions};
 
 /// Which of mdtest's options there are.
-pub(crate) const GRAMMAR: Grammar = Grammar {
+pub(crate) const GRAMMAR: OptionGrammar = OptionGrammar {
     program: "mdtest",
-    flags: &["-u", "-L", "-F", "-D", "-C", "-T", "-E", "-r", "-y", "-Y", "-X"],
+    flags: &["-u", "-L", "-F", "-D", "-C", "-T", "-E", "-r", "-U", "-y", "-Y", "-X"],
     valued: &["-n", "-I", "-b", "-z", "-w", "-e", "-N", "-W", "-R", "-i", "-a"],
     idle: &["-v", "-P", "-t", "--posix.odirect"],
     refused: &[
         ("-B", "tasks meet between phases in any case"),
         ("-c", "each task creates its own items"),
         ("-S", "each item has a file of its own"),
-        ("-U", "renaming is not done"),
         ("-k", "files are created by open, not by mknod"),
         ("-d", "the directory is that of `--on`"),
         ("-x", "the number of items is known to the later phases, which are in the same trial"),
@@ -41,6 +40,8 @@ pub(crate) struct Options {
     pub create: bool,
     pub stat: bool,
     pub read: bool,
+    /// Of directories.
+    pub rename: bool,
     pub remove: bool,
     pub write_bytes: u64,
     pub read_bytes: u64,
@@ -63,7 +64,7 @@ const ITEM_BYTES_MAX: u64 = 1 << 30;
 
 impl Options {
     /// Reads them.
-    pub(crate) fn new(words: &Words) -> Result<Options, AppError> {
+    pub(crate) fn new(words: &ParsedOptions) -> Result<Options, AppError> {
         let wrong = |what: &str| Err(GRAMMAR.wrong(what));
         GRAMMAR.check_common(words)?;
         let (branches, depth) = (words.number("-b", 1)?, words.number("-z", 0)?);
@@ -85,7 +86,7 @@ impl Options {
         if items_in_directory == 0 {
             return wrong(&format!("-n {items} are fewer than the {filled} directories of the tree"));
         }
-        let every = !["-C", "-T", "-E", "-r"].iter().any(|flag| words.has(flag));
+        let every = !["-C", "-T", "-E", "-r", "-U"].iter().any(|flag| words.has(flag));
         let both = words.has("-F") == words.has("-D");
         let options = Options {
             items_in_directory,
@@ -99,6 +100,7 @@ impl Options {
             create: every || words.has("-C"),
             stat: every || words.has("-T"),
             read: every || words.has("-E"),
+            rename: every || words.has("-U"),
             remove: every || words.has("-r"),
             write_bytes: words.bytes("-w", 0)?,
             read_bytes: words.bytes("-e", 0)?,

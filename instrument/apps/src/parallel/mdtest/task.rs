@@ -16,7 +16,7 @@ use super::tree::Trees;
 use crate::error::at;
 use crate::parallel::data::Buffer;
 use crate::parallel::phase::Phase;
-use crate::ranks::Roll;
+use crate::ranks::RankInfo;
 use crate::{AppError, Bench};
 
 /// What an item is.
@@ -47,7 +47,7 @@ pub(crate) struct Names {
 pub(crate) struct Task {
     root: PathBuf,
     top: File,
-    roll: Roll,
+    roll: RankInfo,
     seed: u64,
     own_tree: bool,
     /// Ranks from one whose items are created to one whose items are seen in the next phase.
@@ -72,7 +72,7 @@ impl Task {
         seed: u64,
         bench: &Bench<'_>,
     ) -> Result<Task, AppError> {
-        let roll = bench.roll();
+        let roll = bench.rank_info();
         let size = u64::from(roll.size());
         // with several hosts the next task is one of another host
         let stride = options.stride.saturating_mul(u64::from(roll.node_step())) % size;
@@ -121,7 +121,7 @@ impl Task {
                 self.mkdir(above)?;
             }
         }
-        bench.meet(0, false)?;
+        bench.all_gather(0, false)?;
         let mut phase =
             name.map(|name| Phase::begin(bench, name, "mkdir", Direction::Neither)).transpose()?;
         if self.makes_trees() {
@@ -133,7 +133,7 @@ impl Task {
             }
         }
         phase.map_or(Ok(()), |phase| phase.end(bench))?;
-        bench.meet(0, false).map(drop)
+        bench.all_gather(0, false).map(drop)
     }
 
     /// Removes the trees, which are empty by now.
@@ -154,7 +154,7 @@ impl Task {
             }
         }
         phase.map_or(Ok(()), |phase| phase.end(bench))?;
-        bench.meet(0, false).map(drop)
+        bench.all_gather(0, false).map(drop)
     }
 
     fn mkdir(&self, path: &str) -> Result<(), AppError> {
@@ -209,8 +209,8 @@ impl Task {
         if options.stonewall.is_some() {
             phase.walled();
             // all go on to the largest count, so that later phases see as many items of each
-            let most = bench.meet(done, false)?.into_iter().max().unwrap_or(done);
-            phase.tally.go_on();
+            let most = bench.all_gather(done, false)?.into_iter().max().unwrap_or(done);
+            phase.tally.resume();
             for number in done..most {
                 one(number)?;
                 phase.tally.op(bytes);
@@ -223,7 +223,7 @@ impl Task {
         self.sync(options)?;
         phase.end(bench)?;
         self.items[usize::from(item == Item::File)] = done;
-        bench.meet(0, false).map(drop)
+        bench.all_gather(0, false).map(drop)
     }
 
     /// Asks for the attributes of the items of the task one stride further.
@@ -280,6 +280,41 @@ impl Task {
         self.each(options, (phase, options.read_bytes), order, trees.items(), bench, one)
     }
 
+    /// Renames the directories of the task one stride further as mdtest does: the first one to a name beside it, each next one to
+    /// the name of the one before, and at last the first one to the last name that was left. All names are there again afterwards.
+    pub(crate) fn rename(
+        &mut self,
+        options: &Options,
+        name: &'static str,
+        bench: &mut Bench<'_>,
+    ) -> Result<(), AppError> {
+        let whose = self.whose(1);
+        let trees = self.trees(options, whose, Item::Directory);
+        let chain = trees.items() / options.loops;
+        // There is nothing to turn round in, and mdtest leaves the phase out.
+        if chain < 2 {
+            return Ok(());
+        }
+        let phase = Phase::begin(bench, name, "rename", Direction::Neither)?;
+        let (mut from, mut to, mut aside) = (String::new(), String::new(), String::new());
+        let one = |number: u64| -> Result<(), AppError> {
+            trees.path(Item::Directory.word(), whose, number, &mut from);
+            let place = number % chain;
+            if place == 0 {
+                aside.clone_from(&from);
+                aside.push_str("-XX");
+                to.clone_from(&aside);
+            } else if place == chain - 1 {
+                from.clone_from(&aside);
+            }
+            rustix::fs::renameat(&self.top, &from, &self.top, &to)
+                .map_err(|error| self.error(&from, error))?;
+            std::mem::swap(&mut from, &mut to);
+            Ok(())
+        };
+        self.each(options, (phase, 0), None, trees.items(), bench, one)
+    }
+
     /// Removes the items of the task three strides further.
     pub(crate) fn remove(
         &mut self,
@@ -321,7 +356,7 @@ impl Task {
         }
         self.sync(options)?;
         phase.end(bench)?;
-        bench.meet(0, false).map(drop)
+        bench.all_gather(0, false).map(drop)
     }
 
     /// The order of `-R`.

@@ -219,45 +219,45 @@ impl Display for Mixture {
 
 /// A text that is no mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoMixture;
+pub struct MixtureParseError;
 
 /// A number from 1, small enough to be worked with.
-fn number(text: &str) -> Result<u64, NoMixture> {
-    text.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number)).ok_or(NoMixture)
+fn number(text: &str) -> Result<u64, MixtureParseError> {
+    text.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number)).ok_or(MixtureParseError)
 }
 
 impl FromStr for Walk {
-    type Err = NoMixture;
+    type Err = MixtureParseError;
 
-    fn from_str(text: &str) -> Result<Walk, NoMixture> {
-        let digits = text.find(|c: char| c.is_ascii_digit()).ok_or(NoMixture)?;
+    fn from_str(text: &str) -> Result<Walk, MixtureParseError> {
+        let digits = text.find(|c: char| c.is_ascii_digit()).ok_or(MixtureParseError)?;
         let (word, amount) = text.split_at(digits);
-        let (_, order, ..) = ORDERS.iter().find(|(known, ..)| *known == word).ok_or(NoMixture)?;
+        let (_, order, ..) = ORDERS.iter().find(|(known, ..)| *known == word).ok_or(MixtureParseError)?;
         Ok(Walk { order: *order, number: number(amount)? })
     }
 }
 
 impl FromStr for Phase {
-    type Err = NoMixture;
+    type Err = MixtureParseError;
 
-    fn from_str(text: &str) -> Result<Phase, NoMixture> {
-        let (walks, reads) = text.rsplit_once('x').ok_or(NoMixture)?;
+    fn from_str(text: &str) -> Result<Phase, MixtureParseError> {
+        let (walks, reads) = text.rsplit_once('x').ok_or(MixtureParseError)?;
         let walks = walks.split('.').map(str::parse).collect::<Result<_, _>>()?;
         Ok(Phase { walks, reads: number(reads)? })
     }
 }
 
 impl FromStr for Mixture {
-    type Err = NoMixture;
+    type Err = MixtureParseError;
 
-    fn from_str(text: &str) -> Result<Mixture, NoMixture> {
+    fn from_str(text: &str) -> Result<Mixture, MixtureParseError> {
         let (head, phases) =
-            text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/')).ok_or(NoMixture)?;
+            text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/')).ok_or(MixtureParseError)?;
         let (seed, work_us) = match head.split_once('w') {
             Some((seed, work)) => (seed, number(work)?),
             None => (head, 0),
         };
-        let seed = seed.parse().map_err(|_| NoMixture)?;
+        let seed = seed.parse().map_err(|_| MixtureParseError)?;
         let phases = phases.split('+').map(str::parse).collect::<Result<_, _>>()?;
         Ok(Mixture { seed, work_us, phases })
     }
@@ -289,7 +289,7 @@ mod tests {
         }
         for wrong in ["mix@/up1x1", "mix@1/", "mix@1/up0x1", "mix@1/up1", "mix@1/sideways1x1", "mix@1w/up1x1"]
         {
-            assert_eq!(wrong.parse::<Mixture>(), Err(NoMixture), "{wrong}");
+            assert_eq!(wrong.parse::<Mixture>(), Err(MixtureParseError), "{wrong}");
         }
         assert!("mix@1/up99999999x1".parse::<Mixture>().is_err(), "too large");
     }

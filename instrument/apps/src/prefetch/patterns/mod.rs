@@ -18,7 +18,7 @@ pub mod mixture;
 pub mod order;
 pub mod reader;
 
-use mixture::{Mixture, NoMixture};
+use mixture::{Mixture, MixtureParseError};
 use order::{Read, Shape};
 
 pub use reader::Reader;
@@ -83,7 +83,7 @@ impl FromStr for Pattern {
         let mut words = text.split(':');
         let name = words.next().unwrap_or_default().to_owned();
         if name.starts_with(mixture::PREFIX) {
-            let _: Mixture = name.parse().map_err(|NoMixture| {
+            let _: Mixture = name.parse().map_err(|MixtureParseError| {
                 wrong("no such mixture; one is mix@SEED[wMICROSECONDS]/WALKxREADS+WALK.WALKxREADS")
             })?;
         } else if !order::NAMES.split(", ").any(|known| known == name) {
@@ -107,7 +107,7 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    /// The words after `loadline` that have it read a file and say what [`reader::told`] reads.
+    /// The words after `loadline` that have it read a file and say what [`reader::parse_output`] reads.
     pub fn words(&self, file: &Path) -> Vec<OsString> {
         let (threads, block) = (self.threads.to_string(), self.block_kib.to_string());
         let before = ["prefetch".into(), "reader".into(), file.into()];
@@ -121,7 +121,7 @@ impl Pattern {
         let shape = Shape { threads: self.threads.max(1), block: self.block_kib.max(4) << 10 };
         match self.name.parse::<Mixture>() {
             Ok(mixture) => Some(mixture.reads(shape, size, thread)),
-            Err(NoMixture) => order::reads(&self.name, shape, size, thread),
+            Err(MixtureParseError) => order::reads(&self.name, shape, size, thread),
         }
     }
 

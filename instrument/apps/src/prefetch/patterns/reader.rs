@@ -49,7 +49,7 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Wall time (ns) and the times of all reads (ns), from what a reader has said with `raw` and `histogram`.
-pub fn told(text: &str) -> Option<(f64, Histogram)> {
+pub fn parse_output(text: &str) -> Option<(f64, Histogram)> {
     let (numbers, histogram) = text.trim().split_once('\n')?;
     let wall_ns = numbers.split(' ').next()?.parse().ok()?;
     Some((wall_ns, Histogram::from_hdr_v2_base64(histogram).ok()?))
@@ -91,7 +91,7 @@ impl Reader {
         if let Some(path) = &self.trace {
             write_trace(path, begin_ns, &orders, &results).map_err(at(path))?;
         }
-        self.told(wall, &results)
+        self.format_output(wall, &results)
     }
 
     fn thread(&self, order: &[Read], shape: Shape, shared: &File, begin: Instant) -> Result<Done, AppError> {
@@ -115,7 +115,7 @@ impl Reader {
         Ok((bytes, times))
     }
 
-    fn told(&self, wall: f64, results: &[Done]) -> Result<String, AppError> {
+    fn format_output(&self, wall: f64, results: &[Done]) -> Result<String, AppError> {
         let bytes: u64 = results.iter().map(|(bytes, _)| bytes).sum();
         let mut times: Vec<u64> = results.iter().flat_map(|(_, done)| done).map(|(_, ns)| *ns).collect();
         times.sort_unstable();
@@ -180,9 +180,9 @@ mod tests {
         let text = reader.run().unwrap();
         assert_eq!(text.lines().next().unwrap().split(' ').count(), 4);
         // 256 blocks, twice.
-        let (wall_ns, times) = told(&text).unwrap();
+        let (wall_ns, times) = parse_output(&text).unwrap();
         assert!(wall_ns > 0.0 && times.count() == 512, "{text}");
-        assert!(told("reverse 0.001 s").is_none());
+        assert!(parse_output("reverse 0.001 s").is_none());
         let trace = std::fs::read_to_string(trace).unwrap();
         let lines: Vec<Vec<u64>> = trace
             .lines()

@@ -145,7 +145,7 @@ pub fn library() -> Result<(Handle, &'static CStr), KvError> {
     })
 }
 
-fn symbol(library: Handle, name: &str) -> Result<Handle, KvError> {
+pub fn symbol(library: Handle, name: &str) -> Result<Handle, KvError> {
     let text = CString::new(name).map_err(|error| KvError::Engine(error.to_string()))?;
     // SAFETY: a handle of dlopen and a C string.
     let symbol = unsafe { libc::dlsym(library, text.as_ptr()) };

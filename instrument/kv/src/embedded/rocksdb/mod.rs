@@ -7,6 +7,8 @@
 //! | `library` | the functions, how the library is found |
 //! | `cursor` | a writer of single values, an iterator |
 
+#[cfg(test)]
+mod conformance;
 mod cursor;
 mod library;
 
@@ -18,8 +20,9 @@ use std::time::{Duration, Instant};
 pub use cursor::{Iterator, Writer};
 use library::{Api, Handle, library};
 
-use super::session::{Embedded, Session, Settings};
+use super::session::{Embedded, SerializedSession, Session, Settings, Values};
 use crate::KvError;
+use crate::record::Names;
 
 /// `rocksdb_no_compression`.
 const NO_COMPRESSION: c_int = 0;
@@ -118,6 +121,8 @@ impl Db {
             let made = (api.options_create)();
             (api.options_set_create_if_missing)(made, 1);
             (api.options_set_compression)(made, NO_COMPRESSION);
+            #[cfg(test)]
+            conformance::count_all(library, made);
             if let Some(bytes) = options.file_bytes {
                 (api.options_set_target_file_size_base)(made, bytes);
             }
@@ -325,8 +330,8 @@ impl Db {
 }
 
 impl Embedded for Db {
-    fn session(&self) -> Result<Box<dyn Session + '_>, KvError> {
-        Ok(Box::new(Shared(self)))
+    fn session<'a>(&'a self, names: &'a Names) -> Result<Box<dyn Session + 'a>, KvError> {
+        Ok(Box::new(SerializedSession::new(Shared(self), names)))
     }
 
     fn settle(&self, stopped: &dyn Fn() -> bool) -> Result<(), KvError> {
@@ -348,7 +353,7 @@ impl Embedded for Db {
 
 struct Shared<'a>(&'a Db);
 
-impl Session for Shared<'_> {
+impl Values for Shared<'_> {
     fn get(&mut self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, KvError> {
         self.0.get(key, show)
     }

@@ -213,7 +213,7 @@ impl Packets {
             let status = match body.first() {
                 Some(0x00) => {
                     body = &body[1..];
-                    given.changed += number(&mut body)?;
+                    given.changed = given.changed.saturating_add(number(&mut body)?);
                     number(&mut body)?;
                     two(body)?
                 }

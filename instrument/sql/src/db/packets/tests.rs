@@ -70,6 +70,14 @@ fn several_statements_have_several_answers() {
 }
 
 #[test]
+fn more_changes_than_a_number_holds_are_as_many_as_it_holds() {
+    let most = [0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x0a, 0, 0, 0];
+    let answer = packets(&[&most, &[0, 2, 0, 2, 0, 0, 0]]);
+    let (given, _) = asked(&answer, 5, |packets, socket| packets.query(socket, "A; B"));
+    assert_eq!(given.unwrap().changed, u64::MAX);
+}
+
+#[test]
 fn parameters_are_encoded_as_the_protocol_says() {
     let answer = packets(&[&[0, 1, 0, 2, 0, 0, 0]]);
     let long = "x".repeat(251);

@@ -18,9 +18,9 @@ fn a_cut_anywhere_leaves_a_prefix_not_older_than_the_last_sync() {
 
 #[test]
 fn cuts_are_survived_without_each_of_the_steps() {
-    for (i, name) in crate::Steps::NAMES.iter().enumerate() {
+    for (i, name) in crate::Features::NAMES.iter().enumerate() {
         println!("without {name}");
-        let mut steps = crate::Steps::ALL;
+        let mut steps = crate::Features::ALL;
         assert!(steps.set(name, false));
         let mut trial = Trial::new(1000 + i as u64, Kind::Plain, Options { steps, ..Options::tiny() });
         (0..6).for_each(|round| trial.round(round, 1));

@@ -2,7 +2,7 @@
 
 use super::model::{Model, World, contents};
 use super::*;
-use crate::db::drain::Drained;
+use crate::db::drain::DrainStep;
 use crate::key::Key;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -199,10 +199,10 @@ fn a_damaged_leaf_does_not_stop_the_draining() {
     db.checkpoint().expect("what waits is not at its leaf");
     let mut from = Key::default();
     let mut steps = Vec::new();
-    while steps.last() != Some(&Drained::Turn) {
+    while steps.last() != Some(&DrainStep::Turn) {
         steps.push(db.inner.drain_next(&mut from, 1).expect("damage is passed over"));
     }
-    assert!(steps.contains(&Drained::Damaged) && steps.contains(&Drained::Passed), "{steps:?}");
+    assert!(steps.contains(&DrainStep::Damaged) && steps.contains(&DrainStep::Passed), "{steps:?}");
     assert_eq!(db.get(&key(50)).expect("get"), Some(vec![1; 20]));
     assert!(matches!(db.get(b"a07"), Err(Error::Corrupt { .. })));
 }
@@ -221,7 +221,8 @@ fn draining_changes_nothing_that_can_be_read() {
             db.write(batch).expect("write");
             if world.below(4) == 0 {
                 let least = 1 + world.below(2000) as usize;
-                passed += u32::from(db.inner.drain_next(&mut from, least).expect("drain") == Drained::Passed);
+                passed +=
+                    u32::from(db.inner.drain_next(&mut from, least).expect("drain") == DrainStep::Passed);
                 assert!(contents(&db) == world.model, "seed {seed}, turn {turn}");
             }
         }

@@ -1,10 +1,10 @@
 //! Without any of the steps the store holds the same; and each does what it says.
 
 use super::*;
-use crate::Steps;
+use crate::Features;
 
 fn without(name: &str) -> Options {
-    let mut steps = Steps::ALL;
+    let mut steps = Features::ALL;
     assert!(steps.set(name, false));
     Options { steps, ..Options::tiny() }
 }
@@ -15,12 +15,12 @@ fn create(options: Options) -> Db {
 
 #[test]
 fn random_batches_agree_with_a_map_without_each_step() {
-    for (i, name) in Steps::NAMES.iter().enumerate() {
+    for (i, name) in Features::NAMES.iter().enumerate() {
         println!("without {name}");
         agree_with_a_map(200 + i as u64..201 + i as u64, &without(name));
     }
     println!("without all");
-    agree_with_a_map(300..302, &Options { steps: Steps::NONE, ..Options::tiny() });
+    agree_with_a_map(300..302, &Options { steps: Features::NONE, ..Options::tiny() });
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! Whether the trials of a block can take turns: stacks side by side, their loads in slices of time.
+//!
+//! What the machine does for longer than a turn then hits every stack of the block alike, and the ratio within the block is known
+//! several times better in the same time. A trial stays what it is: a fresh stack, a load of its full length, all that is
+//! measured of it; only the clock of a load stands still while another one has its turn. It is valid where no stack pays in its turn
+//! for what another one did, and nothing in the load goes by the wall clock.
+
+use record::plan;
+use record::study::{Seconds, Study};
+use rustix::fs::statfs;
+use spec::{Device, FsKind, StackSpec};
+use workload::{EndMode, Kind, Node, Step, Thread, Workload};
+
+use crate::check::Loads;
+use crate::load::ResolvedWorkload;
+
+/// Length of a turn where nothing is written that is not in memory, in seconds. Noise has structure from 10 ms to 5 s: shorter turns
+/// catch more of it, until switching counts.
+const TURN_SECONDS: f64 = stats::slices::SHORTEST;
+/// The same where a load waits for a device: an operation that straddles the end of a turn is then a small part of it.
+const TURN_SECONDS_SYNCED: f64 = 0.1;
+/// Fewest turns of a trial: of fewer the last, which may be cut short, counts.
+const TURNS_MIN: f64 = 10.0;
+/// Most lanes of a load: each wakes at the begin of a turn.
+const THREADS_MAX: u64 = 64;
+/// `f_type` of file systems in memory (linux/magic.h): tmpfs, ramfs.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// How long turns are to be, or why there are none.
+///
+/// # Errors
+/// The reason, as the end of a sentence that begins with "trials do not take turns, since".
+pub fn turn(study: &Study, loads: &Loads) -> Result<Seconds, &'static str> {
+    settings(study)?;
+    let in_memory = study.stacks.iter().all(is_in_memory);
+    let mut synced = false;
+    for load in loads.iter() {
+        let model = load.model().ok_or("applications and simulations run as a whole")?;
+        timing(load, model)?;
+        for thread in model.processes.iter().flat_map(|process| &process.threads) {
+            let ops = kinds(thread)?;
+            let writes = ops.iter().any(|kind| leaves_more(*kind));
+            let pays = ops.iter().any(|kind| matches!(kind, Kind::Fsync | Kind::FsyncSet));
+            if writes && !in_memory && !pays {
+                return Err(
+                    "the load leaves written data for later, which another stack's turn would pay for",
+                );
+            }
+            synced |= writes && !in_memory;
+        }
+    }
+    let seconds = if synced { TURN_SECONDS_SYNCED } else { TURN_SECONDS };
+    let shortest = loads.iter().map(|load| load.seconds).fold(f64::INFINITY, f64::min);
+    if shortest < TURNS_MIN * seconds {
+        return Err("the trials are too short to be cut into turns");
+    }
+    Seconds::new(seconds).map_err(|_| "the length of a turn is out of range")
+}
+
+fn settings(study: &Study) -> Result<(), &'static str> {
+    let settings = &study.study;
+    let by_workload = |workload: &record::study::Workload| {
+        workload.rate.is_some() || workload.ops.is_some() || workload.warmup.is_some_and(|w| w.0 > 0.0)
+    };
+    if study.stacks.len() < 2 || !study.rows.is_empty() {
+        Err("there are no stacks to compare")
+    } else if settings.turns.is_some() || !settings.offered.is_empty() || !settings.containers.is_empty() {
+        Err("the study has an order of its own")
+    } else if settings.rate.is_some() || study.workloads.iter().any(by_workload) {
+        Err("the load goes by a rate, by a number of operations, or is warmed up")
+    } else if settings.ops.is_some() || settings.warmup.is_some_and(|warmup| warmup.0 > 0.0) {
+        Err("the load goes by a number of operations, or is warmed up")
+    } else if settings.cold || settings.explain || settings.keep || settings.stop_early.is_some() {
+        Err("--cold, --explain, --keep and --stop-early are for trials one by one")
+    } else {
+        side_by_side(study)
+    }
+}
+
+/// Whether all stacks can be there at once.
+fn side_by_side(study: &Study) -> Result<(), &'static str> {
+    let stacks = plan::stacks(study);
+    let devices: Vec<_> = stacks.iter().filter_map(StackSpec::block_device).collect();
+    let is_twice = |at: usize| devices[..at].contains(&devices[at]);
+    if (0..devices.len()).any(is_twice) {
+        return Err("two stacks are on one device");
+    }
+    match stacks
+        .iter()
+        .any(|stack| stack.guest().is_some() || stack.network().is_some() || stack.in_process())
+    {
+        true => Err("guests, networks and file systems in the load's process run as a whole"),
+        false => Ok(()),
+    }
+}
+
+/// What goes by the wall clock.
+fn timing(load: &ResolvedWorkload, model: &Workload) -> Result<(), &'static str> {
+    let steps = |wanted: fn(&Step) -> bool| model.script.iter().any(wanted);
+    let counts = |step: &Step| {
+        matches!(step, Step::Run { ops: Some(_), .. })
+            || matches!(step, Step::Run { warmup_seconds: 1.., .. })
+            || matches!(step, Step::Run { report_period_seconds: Some(_), .. })
+    };
+    if model.end != EndMode::Timeout || load.warmup_seconds > 0.0 || model.script.iter().any(counts) {
+        return Err("the script counts operations, reports by periods, or is warmed up");
+    }
+    if steps(|step| matches!(step, Step::System(_))) {
+        return Err("the script starts programs");
+    }
+    let threads = |thread: &Thread| thread.instances;
+    let number: u64 = (model.processes.iter())
+        .map(|process| process.instances * process.threads.iter().map(threads).sum::<u64>())
+        .sum();
+    if number > THREADS_MAX {
+        return Err("the load has more than 64 threads");
+    }
+    Ok(())
+}
+
+/// The flowops of a thread; none of them waits for a time or for another thread.
+fn kinds(thread: &Thread) -> Result<Vec<Kind>, &'static str> {
+    if thread.stream.is_some() {
+        return Err("jobs of fio run as a whole");
+    }
+    let mut all = Vec::new();
+    let mut bodies = vec![&thread.body];
+    while let Some(body) = bodies.pop() {
+        for node in body {
+            match node {
+                Node::Group { body, .. } => bodies.push(body),
+                Node::Op(op) => all.push(op.kind),
+            }
+        }
+    }
+    let waits = |kind: &Kind| {
+        use Kind::*;
+        matches!(
+            kind,
+            SemBlock
+                | SemPost
+                | Block
+                | Wakeup
+                | EventLimit
+                | IopsLimit
+                | OpsLimit
+                | BwLimit
+                | Delay
+                | AioWrite
+                | AioWait
+                | FinishOnCount
+                | FinishOnBytes
+        )
+    };
+    if all.iter().any(waits) { Err("a thread of the load waits for a time or for another") } else { Ok(all) }
+}
+
+/// Whether a flowop leaves anything to be written later.
+fn leaves_more(kind: Kind) -> bool {
+    use Kind::*;
+    matches!(
+        kind,
+        CreateFile | DeleteFile | Write | WriteWholeFile | AppendFile | AppendFileRand | MakeDir | RemoveDir
+    )
+}
+
+fn is_in_memory(stack: &StackSpec) -> bool {
+    match stack.device() {
+        Device::Memory => stack.fs() == FsKind::Tmpfs,
+        Device::Directory(path) => {
+            statfs(path.as_std_path()).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as u64)))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,11 @@
+//! What fuzz targets begin with, and every input that once failed, through their entry points: see `fuzz/`.
+
+#[path = "../../../fuzz/entries/seeds.rs"]
+mod seeds;
+#[path = "../../../fuzz/entries/wml.rs"]
+mod wml_entry;
+
+#[test]
+fn no_seed_of_wml_panics_or_takes_much_memory() {
+    seeds::replay("wml", wml_entry::run);
+}

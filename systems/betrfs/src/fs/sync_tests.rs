@@ -1,0 +1,299 @@
+//! What a sync says of what could not be written.
+
+use betree::SimStorage;
+
+use super::{Fs, NewFile, Options, SetAttr};
+use crate::error::Error;
+
+const MIB: u64 = 1 << 20;
+
+fn options() -> Options {
+    let mut store = betree::Options::tiny();
+    store.background = true;
+    Options::with_store(store)
+}
+
+fn new(bytes: u64) -> (SimStorage, Fs) {
+    let storage = SimStorage::new(bytes);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage.clone(), &options()).expect("open");
+    (storage, fs)
+}
+
+fn file(fs: &Fs, name: &[u8]) -> u64 {
+    let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+    fs.make(1, name, new).expect("make").ino
+}
+
+fn is_clean(storage: SimStorage) {
+    let report = crate::check(storage, false).expect("check");
+    assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+}
+
+#[test]
+fn a_sync_of_an_inode_that_was_not_written_is_refused_until_it_is() {
+    let (storage, fs) = new(64 * MIB);
+    let (cut, other) = (file(&fs, b"cut"), file(&fs, b"other"));
+    fs.write(cut, 0, &vec![3; 9000], false).expect("write");
+    fs.sync().expect("sync");
+    // As a truncation leaves it that found space for what it frees only. Without a name there is no place for the record
+    // either, whatever space there is.
+    let node = fs.node(cut).expect("the file");
+    let names = {
+        let mut state = node.write();
+        state.inode.size = 5000;
+        state.unsaved = true;
+        std::mem::take(&mut state.names)
+    };
+    fs.unsaved.store(true, std::sync::atomic::Ordering::Release);
+    for round in 0..3 {
+        assert!(matches!(fs.sync_of(cut), Err(Error::NoSpace)), "{round}: its size is in memory only");
+        assert!(matches!(fs.sync(), Err(Error::NoSpace)), "{round}: a sync of all is one of it");
+        fs.sync_of(other).expect("another file is not concerned");
+    }
+    node.write().names = names;
+    fs.sync_of(cut).expect("now it can be written");
+    fs.sync().expect("all is");
+    let left = storage.power_cut(5);
+    let again = Fs::open(left, &options()).expect("open");
+    let ino = again.lookup(1, b"cut").expect("the file").ino;
+    assert_eq!(again.attr(ino).expect("its size").size, 5000);
+}
+
+#[test]
+fn a_streamed_write_that_failed_is_reported_once_and_its_size_comes_back() {
+    const PIECE: usize = 256 << 10;
+    let (storage, fs) = new(64 * MIB);
+    let (log, other) = (file(&fs, b"log"), file(&fs, b"other"));
+    let piece: Vec<u8> = (0..PIECE).map(|at| (at % 251) as u8).collect();
+    (0..8).for_each(|_| _ = fs.append(log, &piece).expect("append"));
+    fs.sync_of(log).expect("all of it");
+    // As if the look at the free space had been wrong: more is taken than fits.
+    fs.streams.take_without_space();
+    let refused = (0..1000).find(|_| fs.append(log, &piece).is_err());
+    assert!(refused.is_some(), "250 MiB in 64");
+    let size = fs.attr(log).expect("its size").size;
+    assert!((8 * PIECE as u64..64 * MIB).contains(&size), "{size}");
+    let found = fs.read(log, 0, 64 << 20).expect("read");
+    assert!(found.len() as u64 == size && found.chunks(PIECE).all(|got| *got == piece[..got.len()]));
+    // What was taken is not there: the file's own sync says so, and no other.
+    fs.sync_of(other).expect("another file");
+    assert!(matches!(fs.sync(), Err(Error::NoSpace)), "a sync of all is one of it");
+    fs.sync().expect("it was said");
+    assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "taken, and not written");
+    fs.sync_of(log).expect("it was said");
+    assert_eq!(fs.attr(log).expect("its size").size, size);
+    // The file goes on from there.
+    fs.set_attr(log, &SetAttr { size: Some(PIECE as u64), ..SetAttr::default() }).expect("truncate");
+    fs.store().checkpoint().expect("checkpoint");
+    (1..6).for_each(|_| _ = fs.append(log, &piece).expect("append"));
+    fs.close().expect("close");
+    is_clean(storage.clone());
+    let fs = Fs::open(storage, &options()).expect("open");
+    let ino = fs.lookup(1, b"log").expect("the file").ino;
+    let found = fs.read(ino, 0, 64 << 20).expect("read");
+    assert!(found.len() == 6 * PIECE && found.chunks(PIECE).all(|got| *got == piece[..]));
+}
+
+#[test]
+fn after_a_failure_of_the_store_reads_go_on() {
+    use betree::storage::FaultPlan;
+
+    const PIECE: usize = 256 << 10;
+    let (storage, fs) = new(256 * MIB);
+    let (log, other, holey) = (file(&fs, b"log"), file(&fs, b"other"), file(&fs, b"holey"));
+    let piece: Vec<u8> = (0..PIECE).map(|at| (at % 251) as u8).collect();
+    fs.write(other, 0, &piece, false).expect("write");
+    fs.write(holey, 10 * MIB, &piece, false).expect("write");
+    (0..8).for_each(|_| _ = fs.append(log, &piece).expect("append"));
+    fs.sync().expect("sync");
+    storage.set_faults(FaultPlan { write_error_at: Some(0), ..FaultPlan::default() });
+    assert!((0..1000).any(|_| fs.append(log, &piece).is_err()), "no write failed");
+    for round in 0..3 {
+        let read = fs.read(other, 0, 1 << 20);
+        assert!(read.unwrap_or_else(|e| panic!("{round}: {e}")) == piece);
+        assert_eq!(fs.seek(holey, 0, super::Whence::Data).expect("seek"), 10 * MIB);
+        // Of the file itself there is what was synced; behind that an error, but never what was not written.
+        let found = fs.read(log, 0, 8 * PIECE).expect("read");
+        assert!(found.len() == 8 * PIECE && found.chunks(PIECE).all(|got| *got == piece[..]));
+        let right = |found: Vec<u8>| found.chunks(PIECE).all(|got| *got == piece[..got.len()]);
+        assert!(fs.read(log, 0, 64 << 20).map_or(true, right), "{round}");
+        for ino in [log, other] {
+            assert!(matches!(fs.sync_of(ino), Err(Error::ReadOnly(_))), "{round}");
+        }
+        assert!(matches!(fs.append(other, &piece), Err(Error::ReadOnly(_))), "{round}");
+    }
+}
+
+#[test]
+fn what_was_reserved_and_lost_its_data_is_reserved_again() {
+    const PIECE: u64 = 256 << 10;
+    const FIRST: u64 = 64 << 10;
+    let (storage, fs) = new(64 * MIB);
+    let log = file(&fs, b"log");
+    let promised = |fs: &Fs| fs.store().stats().promised_bytes;
+    fs.write(log, 0, &[7; FIRST as usize], false).expect("write");
+    fs.allocate(log, libc::FALLOC_FL_KEEP_SIZE, FIRST, 24 * MIB).expect("allocate");
+    fs.sync().expect("sync");
+    // All else is promised to others, and more is taken than fits.
+    let all = fs.store().stats().capacity_bytes;
+    fs.db.promise_again(all);
+    fs.streams.take_without_space();
+    let piece = vec![9; PIECE as usize];
+    assert!((0..1000).any(|_| fs.append(log, &piece).is_err()), "250 MiB in 64");
+    let size = fs.attr(log).expect("its size").size;
+    assert!(size < 20 * MIB, "{size}");
+    let left = (FIRST + 24 * MIB).saturating_sub(size.max(FIRST)).div_ceil(4096);
+    assert_eq!(promised(&fs) - all, left * ((4096 + 128) / 4 * 5), "{size} bytes are there");
+    fs.db.take_back(all);
+    fs.set_attr(log, &SetAttr { size: Some(0), ..SetAttr::default() }).expect("truncate");
+    assert_eq!(promised(&fs), 0);
+    _ = fs.sync();
+    fs.close().expect("close");
+    is_clean(storage);
+}
+
+/// Of the thread that writes what was collected, or of a caller who does it for him: the others wait for a batch that never ends.
+#[test]
+fn a_panic_while_what_was_collected_is_written_fails_the_file_system_and_nobody_waits() {
+    let (storage, fs) = new(256 * MIB);
+    let fs = std::sync::Arc::new(fs);
+    let kept = file(&fs, b"kept");
+    fs.write(kept, 0, b"synced", false).expect("write");
+    fs.sync().expect("sync");
+    let files = [file(&fs, b"one"), file(&fs, b"two")];
+    fs.streams.panic_next();
+    let (done, ended) = std::sync::mpsc::channel();
+    for ino in files {
+        let (fs, done) = (fs.clone(), done.clone());
+        std::thread::spawn(move || {
+            let error =
+                (0..1000u64).find_map(|n| fs.write(ino, (1 + n) * MIB / 4, &[5; 256 << 10], false).err());
+            let _ = done.send((error, fs.sync()));
+        });
+    }
+    for _ in 0..2 {
+        let (error, synced) = ended.recv_timeout(std::time::Duration::from_secs(120)).expect("it hangs");
+        assert!(matches!(error, Some(Error::ReadOnly(_))), "{error:?}");
+        assert!(matches!(synced, Err(Error::ReadOnly(_))), "{synced:?}");
+    }
+    let reason = fs.failure().expect("a reason").to_string();
+    assert!(reason.contains("panicked: planted"), "{reason}");
+    let again = Fs::open(storage.power_cut(3), &options()).expect("open");
+    let ino = again.lookup(1, b"kept").expect("the file").ino;
+    assert_eq!(again.read(ino, 0, 100).expect("read"), b"synced");
+}
+
+/// What found its space in the last moment is as durable as the rest: the device is given away next.
+#[test]
+fn what_is_settled_last_is_durable() {
+    let (storage, fs) = new(48 * MIB);
+    let (cut, big) = (file(&fs, b"cut"), file(&fs, b"big"));
+    fs.write(cut, 0, &[3; 9000], false).expect("write");
+    fs.sync().expect("sync");
+    let full = (0..).find_map(|n| fs.write(big, n * 65536, &[7; 65536], false).and_then(|_| fs.sync()).err());
+    assert!(matches!(full, Some(Error::NoSpace)), "{full:?}");
+    // Its data stay until it is let go.
+    fs.unlink(1, b"big").expect("unlink");
+    // And what is left is somebody else's.
+    [20, 16, 12, 8, 4, 0].into_iter().for_each(|bits| while fs.db.promise(1 << bits).is_ok() {});
+    let node = fs.node(cut).expect("the file");
+    {
+        let mut state = node.write();
+        state.inode.size = 5000;
+        state.unsaved = true;
+    }
+    fs.unsaved.store(true, std::sync::atomic::Ordering::Release);
+    assert!(matches!(fs.sync_of(cut), Err(Error::NoSpace)), "there is no space for it yet");
+    fs.settle().expect("settle");
+    for seed in 0..8 {
+        let again = Fs::open(storage.power_cut(seed), &options()).expect("open");
+        let ino = again.lookup(1, b"cut").expect("the file").ino;
+        assert_eq!(again.attr(ino).expect("its size").size, 5000, "seed {seed}");
+    }
+}
+
+/// The piece that was taken while room was made for it is written later: an error would have the caller take its data for lost, and
+/// they would show when the file grows again.
+#[test]
+fn a_write_that_was_taken_is_not_refused_because_another_file_has_lost_something() {
+    const PIECE: usize = 20 << 10;
+    const LARGE: usize = 600 << 10;
+    const BEGIN: u64 = 64 << 10;
+    let (storage, fs) = new(64 * MIB);
+    let fs = std::sync::Arc::new(fs);
+    let (large, small) = (file(&fs, b"large"), file(&fs, b"small"));
+    [large, small]
+        .into_iter()
+        .for_each(|ino| _ = fs.write(ino, 0, &[1; BEGIN as usize], false).expect("write"));
+    fs.sync().expect("sync");
+    // Space for what the small file gets, and not for the other.
+    [20, 16, 12].into_iter().for_each(|bits| while fs.db.promise(1 << bits).is_ok() {});
+    fs.db.take_back(LARGE as u64 / 2);
+    fs.streams.take_without_space();
+    fs.streams.hold(true);
+    for turn in 0..2 {
+        let [to_large, to_small] = [LARGE, PIECE].map(|len| BEGIN + (turn * len) as u64);
+        fs.write(large, to_large, &[2; LARGE], false).expect("taken");
+        fs.write(small, to_small, &[3; PIECE], false).expect("taken");
+    }
+    fs.write(large, BEGIN + 2 * LARGE as u64, &[2; LARGE], false).expect("taken");
+    // One too many: it waits until the first is written, which finds no space.
+    let waits = {
+        let fs = fs.clone();
+        std::thread::spawn(move || fs.write(small, BEGIN + 2 * PIECE as u64, &[3; PIECE], false))
+    };
+    while !fs.streams.is_crowded() {
+        std::thread::yield_now();
+    }
+    fs.streams.hold(false);
+    let written = waits.join().expect("no panic");
+    assert!(matches!(written, Ok(PIECE)), "{written:?}");
+    assert!(matches!(fs.sync_of(large), Err(Error::NoSpace)), "taken, and not written");
+    fs.sync_of(small).expect("all of it found space");
+    let sizes = [large, small].map(|ino| fs.attr(ino).expect("its size").size);
+    assert_eq!(sizes, [BEGIN, BEGIN + 3 * PIECE as u64]);
+    let found = fs.read(small, BEGIN, 3 * PIECE + 1).expect("read");
+    assert!(found == [3; 3 * PIECE]);
+    drop(fs);
+    is_clean(storage);
+}
+
+/// A mount whose store has failed may be read for days: whoever walks through it must not fill the memory.
+#[test]
+fn inodes_are_let_go_after_a_failure_of_the_store() {
+    use betree::storage::FaultPlan;
+
+    const FILES: u32 = 400;
+    const IDLE_MAX: usize = 20;
+    let storage = SimStorage::new(64 * MIB);
+    let options = Options { idle_nodes_max: IDLE_MAX, ..options() };
+    Fs::format(storage.clone(), &options).expect("format");
+    let fs = Fs::open(storage.clone(), &options).expect("open");
+    let log = file(&fs, b"log");
+    for n in 0..FILES {
+        fs.forget(file(&fs, n.to_string().as_bytes()), 1);
+    }
+    let piece = [5; 256 << 10];
+    fs.write(log, 0, &piece, false).expect("write");
+    fs.sync().expect("sync");
+    // A batch that was collected is what meets the failure.
+    fs.streams.take_without_space();
+    storage.set_faults(FaultPlan { write_error_at: Some(0), ..FaultPlan::default() });
+    let failed = (1..1000u64).find_map(|n| fs.write(log, n * MIB / 4, &piece, false).err());
+    assert!(matches!(failed, Some(Error::ReadOnly(_))), "{failed:?}");
+    assert!(fs.streams.is_in_doubt(), "it was not one of a stream");
+    for n in 0..FILES {
+        let ino = fs.lookup(1, n.to_string().as_bytes()).expect("reads go on").ino;
+        fs.forget(ino, 1);
+    }
+    let known = fs.inodes_in_memory();
+    assert!(known <= IDLE_MAX + 5, "{known} inodes in memory");
+    // What only memory had of the file, and could not be written, is an error or right: never other bytes.
+    fs.forget(log, 1);
+    let size = fs.attr(fs.lookup(1, b"log").expect("the file").ino).expect("its size").size;
+    match fs.read(log, 0, size as usize) {
+        Ok(found) => assert!(found.iter().all(|byte| *byte == 5)),
+        Err(error) => assert!(matches!(error, Error::Store(_)), "{error}"),
+    }
+}
