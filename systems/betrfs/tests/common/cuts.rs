@@ -249,14 +249,14 @@ impl Trial {
         let plan = self.plan();
         self.storage.set_faults(plan);
         let states = self.until_cut(&fs);
-        let dumps: Vec<String> = states.iter().map(Model::dump).collect();
+        let mut dumps = Dumps::of(&states);
         self.look(&fs);
         drop(fs);
         let mut storage = self.storage.clone();
         let mut found = None;
         for image in 0..images {
             storage = self.storage.power_cut(self.world.random.below(1 << 50));
-            found = Some(self.judge(&storage, &dumps, &format!("{at} image {image}")));
+            found = Some(self.judge(&storage, &mut dumps, &format!("{at} image {image}")));
         }
         // Power fails again while recovering, and again.
         for again in 0..self.world.random.below(4) {
@@ -264,7 +264,7 @@ impl Trial {
             storage.set_faults(FaultPlan { power_off_after: Some(cut), ..FaultPlan::default() });
             drop(Fs::open(storage.clone(), &self.options));
             storage = storage.power_cut(self.world.random.below(1 << 50));
-            found = Some(self.judge(&storage, &dumps, &format!("{at} recovery {again}")));
+            found = Some(self.judge(&storage, &mut dumps, &format!("{at} recovery {again}")));
             self.tally.in_recovery += 1;
             self.tally.in_a_row += u64::from(again > 0);
         }
@@ -310,33 +310,52 @@ impl Trial {
         self.tally.bound_bytes += stats.bound_bytes;
     }
 
-    /// Checks and opens a copy of `storage`; returns which of `states`, as they are dumped, it is in.
-    fn judge(&mut self, storage: &SimStorage, states: &[String], at: &str) -> usize {
+    /// Checks and opens a copy of `storage`; returns which of the states it is in.
+    fn judge(&mut self, storage: &SimStorage, dumps: &mut Dumps<'_>, at: &str) -> usize {
         self.tally.states += 1;
-        let copy = SimStorage::from_image(storage.image());
+        let copy = storage.copy();
         let report = betrfs::check(copy.clone(), false).expect(at);
         assert!(report.is_clean(), "{at}: {report}");
         let fs = Fs::open(copy, &self.options).unwrap_or_else(|e| panic!("{at}: {e}"));
         let found = dump(&fs);
-        let state = states.iter().rposition(|s| *s == found);
-        state.unwrap_or_else(|| {
-            let differing = |dump: &String| {
+        dumps.position(&found).unwrap_or_else(|| {
+            let count = dumps.models.len();
+            let mut differing = |number: usize| {
                 let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-                let (known, found) = (lines(dump), lines(&found));
+                let (known, found) = (lines(dumps.get(number)), lines(&found));
                 let lost = known.difference(&found).map(|line| format!("- {line}"));
                 lost.chain(found.difference(&known).map(|line| format!("+ {line}"))).collect::<Vec<_>>()
             };
-            let (nearest, lines) = states
-                .iter()
-                .map(differing)
+            let (nearest, lines) = (0..count)
+                .map(&mut differing)
                 .enumerate()
                 .min_by_key(|(_, lines)| lines.len())
                 .expect("the state of the last sync");
             panic!(
-                "{at}: found none of {} states, the last synced first; from number {nearest} it differs by\n{}",
-                states.len(),
+                "{at}: found none of {count} states, the last synced first; from number {nearest} it differs by\n{}",
                 lines.join("\n")
             )
         })
+    }
+}
+
+/// What can be seen of each of some states, found when it is asked for: most are not, and they are hundreds.
+struct Dumps<'a> {
+    models: &'a [Model],
+    texts: Vec<Option<String>>,
+}
+
+impl Dumps<'_> {
+    fn of(models: &[Model]) -> Dumps<'_> {
+        Dumps { models, texts: vec![None; models.len()] }
+    }
+
+    fn get(&mut self, number: usize) -> &str {
+        self.texts[number].get_or_insert_with(|| self.models[number].dump())
+    }
+
+    /// The last state that looks like this.
+    fn position(&mut self, found: &str) -> Option<usize> {
+        (0..self.models.len()).rev().find(|number| self.get(*number) == found)
     }
 }

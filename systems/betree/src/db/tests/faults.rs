@@ -76,7 +76,7 @@ fn any_failed_write_or_flush_of_a_checkpoint_stops_syncs_and_superblocks() {
         assert_eq!(contents(&db), expected, "{plan:?}");
         drop(db);
         // What is read back before a power cut, and what is found after one.
-        for storage in [SimStorage::from_image(storage.image()), storage.power_cut(0), storage.power_cut(9)] {
+        for storage in [storage.copy(), storage.power_cut(0), storage.power_cut(9)] {
             let db = Db::open(storage, Options::tiny()).expect("open");
             assert_eq!(contents(&db), expected, "{plan:?}");
             assert_sound(&db);
@@ -223,7 +223,7 @@ fn logged(n: u64) -> (SimStorage, Vec<crate::log::ReplayedFrame>) {
         db.put(&i.to_be_bytes(), &[i as u8; 50]).expect("put");
         db.sync().expect("sync");
     }
-    let image = SimStorage::from_image(storage.image());
+    let image = storage.copy();
     drop(db);
     let (sb, _) = crate::superblock::Superblock::read(&image).expect("read");
     let place = crate::log::LogPosition { pos: sb.log_pos, seq: sb.log_seq };
@@ -287,7 +287,7 @@ fn an_unreadable_part_of_the_log_is_passed_over_or_said() {
     let recover = Options { recover: true, ..Options::tiny() };
     for unit in 0..ring.len / UNIT as u64 {
         let at = ring.start + unit * UNIT as u64;
-        let storage = SimStorage::from_image(whole.image());
+        let storage = whole.copy();
         storage.set_faults(FaultPlan { unreadable_unit: Some(at), ..FaultPlan::default() });
         let report = crate::fsck(storage.clone(), crate::FsckOptions::default()).expect("fsck");
         let damaged = frames.iter().position(|f| (f.pos..f.end).contains(&(at - ring.start)));
@@ -314,7 +314,7 @@ fn an_unreadable_part_of_the_log_is_passed_over_or_said() {
             (_, opened) => panic!("unit {unit}, frame {damaged:?}: {:?}", opened.map(|db| db.last_msn())),
         };
         assert!(report.worst() >= Some(crate::Severity::Warning), "unit {unit}: {report}");
-        let mended = SimStorage::from_image(whole.image());
+        let mended = whole.copy();
         mended.set_faults(FaultPlan { unreadable_unit: Some(at), ..FaultPlan::default() });
         let repaired = crate::fsck(mended.clone(), crate::FsckOptions { repair: true }).expect("repair");
         assert!(repaired.repaired, "unit {unit}: {repaired}");
@@ -350,7 +350,7 @@ fn both_copies_of_the_newest_superblock_lost_are_noticed_by_what_was_logged_sinc
             db.checkpoint().expect("checkpoint");
         }
         put(&db, 3);
-        let image = SimStorage::from_image(storage.image());
+        let image = storage.copy();
         drop(db);
         let (newest, _) = crate::superblock::Superblock::read(&image).expect("read");
         image.corrupt(newest.generation % 2 * 2 * UNIT as u64, &[0; 2 * UNIT]);
@@ -388,7 +388,7 @@ fn a_superblock_says_what_the_log_after_it_must_hold() {
     let mut last = db.inner.checkpoint.lock().expect("no panic");
     db.inner.checkpoint_applied(&mut last).expect("checkpoint");
     drop(last);
-    let image = SimStorage::from_image(storage.image());
+    let image = storage.copy();
     drop(db);
     let (sb, _) = crate::superblock::Superblock::read(&image).expect("read");
     assert_eq!((sb.msn, sb.durable), (1, 3));

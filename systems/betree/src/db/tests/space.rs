@@ -117,7 +117,7 @@ fn while_there_is_no_space_for_the_whole_table_changes_go_on() {
         assert_eq!(pieces(), before + usize::from(round));
         db.inner.store.table.give_back(&taken);
     }
-    let image = SimStorage::from_image(storage.image());
+    let image = storage.copy();
     let reopened = Db::open(image, Options::tiny()).expect("open");
     assert_eq!(reopened.get(b"key").expect("get"), Some(vec![3]));
     assert_sound(&reopened);

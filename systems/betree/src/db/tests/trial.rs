@@ -175,7 +175,7 @@ impl Trial {
             drop(Db::open(self.storage.clone(), self.options.clone()));
             self.storage = self.storage.power_cut(self.world.below(u64::MAX));
         }
-        let (msn, state) = self.judge(SimStorage::from_image(self.storage.image()), &what);
+        let (msn, state) = self.judge(self.storage.copy(), &what);
         self.world.model = state.clone();
         self.states = VecDeque::from([(msn, state)]);
     }
@@ -197,7 +197,7 @@ impl Trial {
         let torn = SimStorage::from_image(image.clone());
         let unit = 4 + self.world.below(self.options.log_bytes / UNIT);
         torn.corrupt(unit * UNIT + self.world.below(UNIT - 64), &[0x5A; 64]);
-        let after = fsck(SimStorage::from_image(torn.image()), FsckOptions::default()).expect(what);
+        let after = fsck(torn.copy(), FsckOptions::default()).expect(what);
         assert!(after.last_msn <= report.last_msn, "{what}: damage added batches");
         if after.last_msn >= durable { torn } else { SimStorage::from_image(image) }
     }
