@@ -173,12 +173,32 @@ fn work(load: &mut Load, stack: &MountedStack, ssd: &Attached) -> Result<(), Cra
     note(END)
 }
 
+/// Blocks that the requests of a recording may change in all: the content of each is kept as a number of 4 bytes, so this is
+/// 256 MiB of memory.
+const BLOCKS_MAX: u64 = 1 << 26;
+
+/// Blocks whose content a request changes.
+fn written_blocks(what: &EventKind) -> u64 {
+    match what {
+        EventKind::Write { data, .. } => data.len().div_ceil(BLOCK) as u64,
+        EventKind::Discard { length, .. } | EventKind::WriteZeroes { length, .. } => length / BLOCK as u64,
+        _ => 0,
+    }
+}
+
 /// Reads a device's recording: the base image up to its mark, then events up to the end's.
 pub(crate) fn read(path: &Utf8Path, mut events: Events) -> Result<Recording, CrashError> {
     let reader = Reader::open(path)?;
     events.recording.blocks = reader.device_bytes() / BLOCK as u64;
+    let mut blocks = 0u64;
     for event in reader {
-        if events.take(event?.what) {
+        let what = event?.what;
+        blocks = blocks.saturating_add(written_blocks(&what));
+        if blocks > BLOCKS_MAX {
+            let what = format!("it writes, discards and zeroes more than {} GiB", BLOCKS_MAX * BLOCK as u64 >> 30);
+            return Err(CrashError::Unusable { path: path.to_owned(), what });
+        }
+        if events.take(what) {
             return Ok(events.recording);
         }
     }

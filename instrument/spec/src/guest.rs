@@ -6,8 +6,8 @@ use super::ParseErrorKind;
 use super::lex::{quoted, split, unquote};
 
 /// Marks of a guest's parts.
-const KERNEL: &str = "+kernel:";
-const DETERMINISTIC: &str = "+deterministic";
+pub(super) const KERNEL: &str = "+kernel:";
+pub(super) const DETERMINISTIC: &str = "+deterministic";
 /// The seed of `+deterministic` without one.
 const SEED: u64 = 1;
 

@@ -1,6 +1,7 @@
 //! Quotes and parentheses: cutting a stack into pieces without looking inside them.
 
 use super::ParseErrorKind;
+use super::guest::{DETERMINISTIC, KERNEL};
 
 /// Cuts `text` at every character for which `cut` holds, outside double quotes and parentheses.
 pub(super) fn split(text: &str, cut: impl Fn(char) -> bool) -> Result<Vec<&str>, ParseErrorKind> {
@@ -52,5 +53,6 @@ pub(super) fn quoted_device(path: &str) -> String {
 }
 
 fn quote_if(word: &str, special: impl Fn(char) -> bool) -> String {
-    if word.contains(special) { format!("\"{word}\"") } else { word.to_string() }
+    let names_guest = [KERNEL, DETERMINISTIC].iter().any(|part| word.contains(part));
+    if names_guest || word.contains(special) { format!("\"{word}\"") } else { word.to_string() }
 }

@@ -189,6 +189,9 @@ fn read_edge(
     let range = KeyRange { lo: read_key(r, before)?, hi: r.end()? };
     let translation =
         if flags & 2 != 0 { Some(Translation { outer: r.key()?, inner: r.key()? }) } else { None };
+    if translation.as_ref().is_some_and(|t| !KeyRange::prefix(&t.outer).covers(&range)) {
+        return Err(Malformed("an edge's range lies outside the prefix that it translates"));
+    }
     let child = resolve(r.int()?)?;
     let (level, weight, width, msn) = (r.u8()?, r.int32()?, r.int32()?, r.int()?);
     let child = Slot::stored(child, (level, weight, width), msn, meter);
