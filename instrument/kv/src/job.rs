@@ -397,7 +397,7 @@ fn outcome(driven: DriveOutcome<KvError>) -> Result<Outcome, KvError> {
         return Err(KvError::Interrupted);
     }
     // nothing is rolled back or tried again here
-    outcome.metrics.clear();
+    outcome.metrics.retain(|metric| ![names::RETRIES, names::ROLLED_BACK].contains(&metric.name.as_str()));
     outcome.ops.iter_mut().for_each(|op| op.kind = "operation".into());
     Ok(outcome)
 }
