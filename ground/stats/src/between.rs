@@ -41,10 +41,12 @@ pub enum Basis {
 }
 
 /// Two runs compared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RunComparison {
     /// What the figures say. [`RunComparison::answer`] is the verdict: the machine may forbid one.
     pub finding: Finding,
+    /// What the finding was judged by, for judging it among others.
+    pub effect: Effect,
     /// What it rests on.
     pub basis: Basis,
     /// Share of the variance that is the machine's, 0..=1; 0 with an anchor.
@@ -96,7 +98,8 @@ pub fn compare(
     let total = machine + a.of_mean() + b.of_mean();
     let share = if total > 0.0 { machine / total } else { 0.0 };
     let half = effect.interval(1.0 - thresholds.alpha).half_width() * share.sqrt();
-    RunComparison { finding, basis, machine_share: share, machine_half_width: ratio(half) - 1.0, differed }
+    let machine_half_width = ratio(half) - 1.0;
+    RunComparison { finding, effect, basis, machine_share: share, machine_half_width, differed }
 }
 
 /// The change from run `a` to run `b` with its law. For means of anchored differences with [`Spread::NONE`], which makes
@@ -176,8 +179,6 @@ mod tests {
         let found =
             compare(&one, &one, &Spread::NONE, Vec::new(), Sense::LowerIsBetter, &Thresholds::default());
         assert!(matches!(found.answer(), Answer::Judged(Verdict::CannotTell { .. }, _)), "{found:?}");
-        let text = serde_json::to_string(&found).unwrap();
-        assert_eq!(serde_json::from_str::<RunComparison>(&text).unwrap(), found);
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Job {
         db.settle(stopped).map_err(|error| judge(place.root, error))
     }
 
-    /// Runs the load on records that are there, and checks them afterwards if it is to verify.
+    /// Runs the load on records that are there, and checks them afterwards if it is to verify and was not interrupted.
     ///
     /// # Errors
     /// What failed: a wrong value by its record and key.
@@ -165,7 +165,7 @@ impl Job {
         let mut outcome = outcome(driven).map_err(|error| judge(place.root, error))?;
         outcome.metrics.extend(shared.metrics());
         outcome.notes.push(told(self.engine, &db.settings()));
-        if self.workload.verify {
+        if self.workload.verify && outcome.ended != Ended::Interrupted {
             (place.tell)("reading all records");
             let records = terminal::read_all(&*db, &shared, place.stopped)?;
             outcome.notes.push(all_right(records));
@@ -361,7 +361,7 @@ impl Job {
         }
         outcome.notes.push(told(self.engine, &serving.settings(&layout)?));
         let mut ring = Ring::connect(&serving.login, layout.cluster)?;
-        let checked = if self.workload.verify {
+        let checked = if self.workload.verify && outcome.ended != Ended::Interrupted {
             (place.tell)("reading all records");
             fill::read_all(&mut ring, &shared, place.stopped).map(Some)
         } else {
@@ -387,17 +387,14 @@ fn told(engine: Engine, settings: &[(String, String)]) -> String {
     format!("{engine}: {}", settings.join(", "))
 }
 
-/// What was measured, if nothing failed.
+/// What was measured, if nothing failed; until the interruption, if there was one.
 fn outcome(driven: DriveOutcome<KvError>) -> Result<Outcome, KvError> {
     if let Some(error) = driven.failed {
         return Err(error);
     }
     let mut outcome = driven.outcome;
-    if outcome.ended == Ended::Interrupted {
-        return Err(KvError::Interrupted);
-    }
     // nothing is rolled back or tried again here
-    outcome.metrics.clear();
+    outcome.metrics.retain(|metric| ![names::RETRIES, names::ROLLED_BACK].contains(&metric.name.as_str()));
     outcome.ops.iter_mut().for_each(|op| op.kind = "operation".into());
     Ok(outcome)
 }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use common::{Bench, PACE, job, workload};
 use kv::patterns::PATTERNS;
 use kv::redis::AppendPolicy;
@@ -165,8 +167,21 @@ fn a_run_that_is_told_to_end_ends() {
     let job = job(Engine::Lmdb, workload('c', &[("operationcount", "0")], false));
     job.fill(&bench.place()).unwrap();
     let place = LoadSite { stopped: &|| true, ..bench.place() };
-    assert!(matches!(job.measure(&PACE, &place), Err(KvError::Interrupted)));
+    assert_eq!(job.measure(&PACE, &place).unwrap().ended, Ended::Interrupted);
     assert!(matches!(job.fill(&place), Err(KvError::Interrupted)));
+}
+
+#[test]
+fn what_was_measured_until_the_interruption_is_kept_and_not_checked() {
+    let bench = Bench::new();
+    let job = job(Engine::Lmdb, workload('a', &[("operationcount", "0")], true));
+    job.fill(&bench.place()).unwrap();
+    let asked = AtomicU64::new(0);
+    let place = LoadSite { stopped: &|| asked.fetch_add(1, Ordering::Relaxed) > 1000, ..bench.place() };
+    let outcome = job.measure(&PACE, &place).unwrap();
+    assert_eq!(outcome.ended, Ended::Interrupted);
+    assert!(outcome.io_ops() > 0 && outcome.measured_seconds > 0.0, "{outcome:?}");
+    assert!(!outcome.notes.iter().any(|note| note.contains("records were read")), "{:?}", outcome.notes);
 }
 
 /// Mounts 16 MiB of memory, and takes them away.

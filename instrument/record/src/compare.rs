@@ -7,7 +7,7 @@ use stats::between::{self, Answer, Basis};
 use stats::blocked::{TAIL_MIN, Trial, tail_samples};
 use stats::history::{self, AGE_MAX, Group, OWN_ENOUGH, Prior, RUNS_MAX, Spread, Summary};
 use stats::machine::{Conditions, MachineHistory, disturbed, gate, is_other};
-use stats::{Doubt, Finding, SampleError, Sense, Thresholds, Verdict};
+use stats::{Doubt, Effect, Finding, SampleError, Sense, Thresholds, Verdict, family};
 
 use crate::machine::{booted, conditions, cpu_taken_out};
 use crate::{blocks, exact};
@@ -58,6 +58,9 @@ pub struct MetricComparison {
     pub candidate: f64,
     /// The verdict on the candidate with all that it rests on. Ratio: candidate by baseline.
     pub finding: Finding,
+    /// Its p-value, adjusted for the number of pairs that are judged by this metric; where it is not judged among others, its own.
+    #[serde(default)]
+    pub p_adjusted: f64,
     /// What two runs were compared by; `None` within a run: by its blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basis: Option<Basis>,
@@ -255,6 +258,7 @@ pub fn compare(
     }
     let lonely = baseline.cells.iter().filter(|cell| partner(cell, &candidate.cells).is_none());
     without.0.extend(lonely.map(label));
+    let pairs = judge_together(pairs, thresholds);
     RunComparison {
         conclusion: conclude(&pairs, by),
         by,
@@ -280,6 +284,7 @@ pub fn compare_stacks(
             None => alone.push(cell.label()),
         }
     }
+    let pairs = judge_together(pairs, thresholds);
     let (conclusion, unpaired) = (conclude(&pairs, by), (Vec::new(), alone));
     RunComparison { conclusion, by, pairs, unpaired, environment: Vec::new() }
 }
@@ -294,6 +299,7 @@ pub fn compare_pairs(run: &Run, stacks: &[(String, String)], thresholds: &Thresh
         }
     }
     let by = MetricName::Throughput;
+    let pairs = judge_together(pairs, thresholds);
     let (conclusion, unpaired) = (conclude(&pairs, by), Default::default());
     RunComparison { conclusion, by, pairs, unpaired, environment: Vec::new() }
 }
@@ -329,32 +335,58 @@ fn same_load(a: &Cell, b: &Cell) -> bool {
     a.workload == b.workload && a.parameters == b.parameters
 }
 
+/// A pair before it is judged among the others, with the effect of each of its lines; `None` where the finding stands already.
+struct OpenPair {
+    pair: CellPair,
+    effects: Vec<Option<Effect>>,
+}
+
+/// Judges all pairs together, each metric as a family of its own, so that among many verdicts few are false.
+fn judge_together(mut open: Vec<OpenPair>, thresholds: &Thresholds) -> Vec<CellPair> {
+    for metric in METRICS {
+        let lines = open.iter_mut().flat_map(|one| one.pair.lines.iter_mut().zip(&one.effects));
+        let family = lines.filter(|(line, _)| line.metric == metric);
+        let (lines, effects): (Vec<&mut MetricComparison>, Vec<(Effect, Sense)>) =
+            family.filter_map(|(line, effect)| Some((line, (effect.clone()?, sense(metric))))).unzip();
+        for (line, judged) in lines.into_iter().zip(family::judge_together(&effects, thresholds)) {
+            (line.finding, line.p_adjusted) = (judged.finding, judged.p_adjusted);
+        }
+    }
+    open.into_iter().map(|one| one.pair).collect()
+}
+
 /// Two cells of one run, within its blocks.
-fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> Option<CellPair> {
-    let line = |metric: MetricName| -> Result<MetricComparison, SampleError> {
+fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> Option<OpenPair> {
+    let line = |metric: MetricName| -> Result<(MetricComparison, Option<Effect>), SampleError> {
         let trials = |cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let (a, b) = (trials(cell_a), trials(cell_b));
-        let finding = match exact::finding((run, cell_a, &a), (run, cell_b, &b), sense(metric)) {
-            Some(finding) => finding,
-            None => {
-                let found = stats::blocked::compare(&a, &b, sense(metric), thresholds)?;
-                with_tails(found, metric, [(run, cell_a), (run, cell_b)])
-            }
-        };
-        let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
-        let [baseline, candidate] = medians(&a, &b)?;
-        Ok(MetricComparison {
-            metric,
-            baseline,
-            candidate,
-            finding,
-            basis,
-            machine_half_width,
-            of_cpu_left,
-            differed,
+        let medians = medians(&a, &b)?;
+        if let Some(finding) = exact::finding((run, cell_a, &a), (run, cell_b, &b), sense(metric)) {
+            return Ok((compared(metric, medians, finding), None));
+        }
+        let effect = stats::blocked::effect(&a, &b)?;
+        let finding = stats::judge::judge(&effect, sense(metric), thresholds);
+        Ok(match short_tail(metric, [(run, cell_a), (run, cell_b)]) {
+            Some(verdict) => (compared(metric, medians, Finding { verdict, ..finding }), None),
+            None => (compared(metric, medians, finding), Some(effect)),
         })
     };
     pair(run.cell(cell_a)?, run.cell(cell_b)?, line)
+}
+
+/// A metric of two cells, by nothing of the machine.
+fn compared(metric: MetricName, [baseline, candidate]: [f64; 2], finding: Finding) -> MetricComparison {
+    MetricComparison {
+        metric,
+        baseline,
+        candidate,
+        finding,
+        p_adjusted: finding.p_value,
+        basis: None,
+        machine_half_width: 0.0,
+        of_cpu_left: 0.0,
+        differed: Vec::new(),
+    }
 }
 
 /// The same cell in two runs.
@@ -363,9 +395,9 @@ fn between_runs(
     (b, cell_b): (&Run, u32),
     ground: &ComparisonBasis<'_>,
     thresholds: &Thresholds,
-) -> Option<CellPair> {
+) -> Option<OpenPair> {
     let differed = gate(&conditions(a), &conditions(b), &ground.known);
-    let line = |metric: MetricName| -> Result<MetricComparison, SampleError> {
+    let line = |metric: MetricName| -> Result<(MetricComparison, Option<Effect>), SampleError> {
         let trials = |run: &Run, cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let of = |run: &Run, cell: u32, own: &[Trial]| -> Result<between::Run, SampleError> {
             let anchor = anchor(run, cell, ground).map(|id| trials(run, id));
@@ -373,19 +405,9 @@ fn between_runs(
             Ok(between::Run { plain: Summary::of_values(&blocks::values(own))?, anchored })
         };
         let (of_a, of_b) = (trials(a, cell_a), trials(b, cell_b));
-        let [baseline, candidate] = medians(&of_a, &of_b)?;
+        let medians = medians(&of_a, &of_b)?;
         if let Some(finding) = exact::finding((a, cell_a, &of_a), (b, cell_b, &of_b), sense(metric)) {
-            let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
-            return Ok(MetricComparison {
-                metric,
-                baseline,
-                candidate,
-                finding,
-                basis,
-                machine_half_width,
-                of_cpu_left,
-                differed,
-            });
+            return Ok((compared(metric, medians, finding), None));
         }
         let (mut before, mut after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
         let taken_out = (metric == MetricName::Throughput)
@@ -397,44 +419,38 @@ fn between_runs(
         }
         let found =
             between::compare(&before, &after, &ground.spread, differed.clone(), sense(metric), thresholds);
-        let mut finding = with_tails(found.finding, metric, [(a, cell_a), (b, cell_b)]);
-        if matches!(found.answer(), Answer::MachineDiffered(_)) {
-            finding.verdict = Verdict::CannotTell { why: Doubt::OtherMachine };
-        }
+        let other_machine = matches!(found.answer(), Answer::MachineDiffered(_))
+            .then_some(Verdict::CannotTell { why: Doubt::OtherMachine });
+        let (finding, effect) = match other_machine.or(short_tail(metric, [(a, cell_a), (b, cell_b)])) {
+            Some(verdict) => (Finding { verdict, ..found.finding }, None),
+            None => (found.finding, Some(found.effect)),
+        };
         // an anchor takes it out by itself
         let of_cpu_left = match found.basis {
             Basis::Anchor => 0.0,
             Basis::History => ((plain.1 - plain.0) - (after.plain.mean - before.plain.mean)).exp_m1(),
         };
-        let differed = found.differed.iter().map(ToString::to_string).collect();
-        let (basis, machine_half_width) = (Some(found.basis), found.machine_half_width);
-        Ok(MetricComparison {
-            metric,
-            baseline,
-            candidate,
-            finding,
-            basis,
-            machine_half_width,
+        let line = MetricComparison {
+            basis: Some(found.basis),
+            machine_half_width: found.machine_half_width,
             of_cpu_left,
-            differed,
-        })
+            differed: found.differed.iter().map(ToString::to_string).collect(),
+            ..compared(metric, medians, finding)
+        };
+        Ok((line, effect))
     };
     pair(a.cell(cell_a)?, b.cell(cell_b)?, line)
 }
 
 /// No verdict by a quantile beyond which too few operations of some trial lie.
-fn with_tails(finding: Finding, metric: MetricName, cells: [(&Run, u32); 2]) -> Finding {
-    let Some(quantile) = metric.quantile() else { return finding };
+fn short_tail(metric: MetricName, cells: [(&Run, u32); 2]) -> Option<Verdict> {
+    let quantile = metric.quantile()?;
     let done =
         cells.iter().flat_map(|(run, cell)| run.trials_of(*cell)).filter(|trial| trial.status.is_done());
     let samples = done.filter_map(|trial| Some(latencies(trial.outcome.as_ref()?).count()));
-    match samples.map(|samples| tail_samples(quantile, samples)).min() {
-        Some(have) if have < TAIL_MIN => {
-            let verdict = Verdict::CannotTell { why: Doubt::ShortTail { have, need: TAIL_MIN } };
-            Finding { verdict, ..finding }
-        }
-        _ => finding,
-    }
+    let have =
+        samples.map(|samples| tail_samples(quantile, samples)).min().filter(|have| *have < TAIL_MIN)?;
+    Some(Verdict::CannotTell { why: Doubt::ShortTail { have, need: TAIL_MIN } })
 }
 
 fn medians(a: &[Trial], b: &[Trial]) -> Result<[f64; 2], SampleError> {
@@ -452,15 +468,12 @@ fn anchor(run: &Run, cell: u32, ground: &ComparisonBasis<'_>) -> Option<u32> {
 fn pair(
     left: &Cell,
     right: &Cell,
-    line: impl Fn(MetricName) -> Result<MetricComparison, SampleError>,
-) -> Option<CellPair> {
-    Some(CellPair {
-        load: right.load_label(),
-        baseline: left.stack.clone(),
-        candidate: right.stack.clone(),
-        // A metric without values on one side has no line; a pair without lines counts as "cannot tell".
-        lines: METRICS.into_iter().filter_map(|metric| line(metric).ok()).collect(),
-    })
+    line: impl Fn(MetricName) -> Result<(MetricComparison, Option<Effect>), SampleError>,
+) -> Option<OpenPair> {
+    // A metric without values on one side has no line; a pair without lines counts as "cannot tell".
+    let (lines, effects) = METRICS.into_iter().filter_map(|metric| line(metric).ok()).unzip();
+    let (load, baseline, candidate) = (right.load_label(), left.stack.clone(), right.stack.clone());
+    Some(OpenPair { pair: CellPair { load, baseline, candidate, lines }, effects })
 }
 
 fn conclude(pairs: &[CellPair], by: MetricName) -> Conclusion {

@@ -4,15 +4,16 @@
 //! evaluations there are of each number of trials. Claims lie where a mistake is easiest: just within what is claimed, just outside of
 //! it in as many columns, or against as many rivals, as makes it likeliest, or (a part of them) far from it.
 
+mod fixture;
+
 use std::collections::BTreeMap;
 
+use fixture::complete;
 use record::judge;
-use record::plan;
-use record::results::{Answer, Run, Status, Trial};
+use record::results::Answer;
 use record::study::Study;
-use stats::outcome::{Direction, Ended, OpClass, OpOutcome};
+use stats::Thresholds;
 use stats::rng::SplitMix;
-use stats::{Histogram, Outcome, Thresholds};
 
 /// Columns of a claim about several.
 const COLUMNS: usize = 4;
@@ -287,69 +288,6 @@ impl Noise {
     }
 }
 
-/// A run of the study whose trials are all there; what they measured is to be filled in.
-fn empty(study: &Study) -> Run {
-    let order = plan::order(study);
-    let started = jiff::Timestamp::from_second(1_700_000_000).unwrap();
-    let op = OpOutcome {
-        name: "op".into(),
-        kind: "read".into(),
-        class: OpClass::Io,
-        direction: Direction::Read,
-        ops: 1,
-        bytes: 0,
-        errors: 0,
-        starved: 0,
-        service: Histogram::new(),
-        intended: None,
-        ops_per_second: Vec::new(),
-        bytes_per_second: Vec::new(),
-        over_time: None,
-    };
-    let outcome = Outcome {
-        measured_seconds: 1.0,
-        warmup_seconds: 0.0,
-        ended: Ended::TimeUp,
-        ops: vec![op],
-        metrics: Vec::new(),
-        notes: Vec::new(),
-    };
-    let trial = |slot: &plan::Slot| Trial {
-        cell: slot.cell,
-        index: slot.index,
-        order: slot.order,
-        status: Status::Done,
-        outcome: Some(outcome.clone()),
-        environment: None,
-        commands: Vec::new(),
-        log: Vec::new(),
-        raw_output: String::new(),
-        started,
-        seconds: 1.0,
-        fsync: None,
-        extras: Default::default(),
-        variables: Vec::new(),
-    };
-    Run {
-        version: record::results::VERSION,
-        id: "r".into(),
-        title: "t".into(),
-        started,
-        finished: None,
-        seed: 1,
-        command_line: Vec::new(),
-        loadline: "0".into(),
-        study: study.to_toml(),
-        study_hash: study.hash(),
-        planned_trials: study.study.trials,
-        shard: None,
-        parts: Vec::new(),
-        cells: plan::cells(study),
-        published: Vec::new(),
-        trials: order.iter().map(trial).collect(),
-    }
-}
-
 /// Of the claims of a kind: how many hold, how many fail, and what was said of them.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
@@ -374,7 +312,7 @@ fn evaluate(
     seed: u64,
 ) -> (BTreeMap<&'static str, Tally>, [Family; 2]) {
     let (study, claims) = paper(trials);
-    let mut run = empty(&study);
+    let mut run = complete(&study);
     let place: Vec<(usize, usize)> = run
         .cells
         .iter()

@@ -114,6 +114,8 @@ pub struct Pace {
 pub struct Counts {
     of: Vec<CountsOfKind>,
     retries: u64,
+    /// How long after it was due an operation began that was waited for: the scheduler's part of the intended latencies.
+    late: Histogram,
     /// When the last operation that counts ended.
     last_end: Option<Instant>,
 }
@@ -178,7 +180,10 @@ pub fn drive_with<P: Send, E: Failure>(
             .into_iter()
             .map(|part| {
                 let (clock, run) = (&clock, &run);
-                scope.spawn(move || run(part, clock))
+                scope.spawn(move || {
+                    wake_on_time();
+                    run(part, clock)
+                })
             })
             .collect();
         for thread in running {
@@ -233,7 +238,9 @@ impl Clock<'_> {
         let mut now = Instant::now();
         while terminal.has_more() && !self.is_over(now) {
             let kind = terminal.choose();
-            let Some((began, due)) = self.due(terminal, kind, now) else { return (counts, None) };
+            let Some((began, due)) = self.due(terminal, kind, now, &mut counts) else {
+                return (counts, None);
+            };
             let mut retries = 0;
             let done = loop {
                 match terminal.attempt() {
@@ -298,6 +305,7 @@ impl Clock<'_> {
         terminal: &mut T,
         kind: usize,
         now: Instant,
+        counts: &mut Counts,
     ) -> Option<(Instant, Option<Instant>)> {
         let due = self.next_due();
         let until = match due {
@@ -310,6 +318,7 @@ impl Clock<'_> {
                 now + Duration::from_secs_f64(wait)
             }
         };
+        let mut waited = false;
         loop {
             let now = Instant::now();
             if self.is_over(now) {
@@ -317,8 +326,12 @@ impl Clock<'_> {
             }
             let left = until.saturating_duration_since(now);
             if left.is_zero() {
+                if let Some(due) = due.filter(|_| waited) {
+                    counts.woke(now.saturating_duration_since(due));
+                }
                 return Some((now, due));
             }
+            waited = true;
             std::thread::sleep(left.min(NAP));
         }
     }
@@ -327,13 +340,23 @@ impl Clock<'_> {
 impl Counts {
     /// Nothing, of so many kinds.
     pub fn new(kinds: usize) -> Counts {
-        Counts { of: vec![CountsOfKind::default(); kinds], retries: 0, last_end: None }
+        Counts {
+            of: vec![CountsOfKind::default(); kinds],
+            retries: 0,
+            late: Histogram::new(),
+            last_end: None,
+        }
     }
 
     /// An operation that counts ended at this moment, which is not before any earlier one.
     #[inline]
     pub fn ended(&mut self, now: Instant) {
         self.last_end = Some(now);
+    }
+
+    /// An operation that was waited for begins so long after it was due.
+    pub fn woke(&mut self, late: Duration) {
+        self.late.record(nanoseconds(late));
     }
 
     /// Counts an operation of a kind that ended in this second since the interval began; none: it failed.
@@ -375,6 +398,7 @@ impl Counts {
 
     fn merge(&mut self, other: &Counts) {
         self.retries += other.retries;
+        self.late.merge(&other.late);
         for (mine, theirs) in self.of.iter_mut().zip(&other.of) {
             mine.ops += theirs.ops;
             mine.bytes += theirs.bytes;
@@ -393,6 +417,12 @@ impl Counts {
     }
 }
 
+/// Timers of the calling thread end when they are due: the kernel's default lets them come 50 us later, to wake several at once.
+fn wake_on_time() {
+    // refused nowhere but by a filter of system calls; the lateness is told
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1));
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -405,10 +435,14 @@ fn summarize(
     pace: &Pace,
 ) -> (Outcome, u64) {
     let rolled_back = all.of.iter().map(|one| one.rolled_back).sum();
-    let metrics = vec![
+    let mut metrics = vec![
         Metric::process(names::RETRIES, "1", all.retries as f64),
         Metric::process(names::ROLLED_BACK, "1", rolled_back as f64),
     ];
+    // by the names that the workload engine gives them
+    for (name, quantile) in [("due_time_lateness_p50", 0.5), ("due_time_lateness_p99", 0.99)] {
+        metrics.extend(all.late.quantile(quantile).map(|value| Metric::rate(name, "ns", value as f64)));
+    }
     // the last, incomplete second is left out, and so is what ended after the time was up
     let whole_seconds = measured_seconds.min(pace.seconds).floor() as usize;
     let within = |mut by_second: Vec<u64>| {
@@ -544,6 +578,23 @@ mod tests {
         let late = overload.outcome.ops.iter().map(|op| op.intended.as_ref().unwrap().max().unwrap_or(0));
         let service = overload.outcome.io_service().max().unwrap();
         assert!(late.max().unwrap() > service, "a queue of transactions that are due adds to their latency");
+    }
+
+    #[test]
+    fn threads_wake_on_time_and_it_is_told_how_late() {
+        let pace = Pace { warmup_seconds: 0.0, seconds: 0.1, rate: None };
+        let slack = std::sync::Mutex::new(Vec::new());
+        let look = |(): (), _: &Clock<'_>| {
+            slack.lock().unwrap().push(rustix::thread::current_timer_slack().unwrap());
+            (Counts::new(1), None::<Fault>)
+        };
+        drive_with(&KINDS[..1], vec![(), ()], &pace, &|| false, look);
+        assert_eq!(*slack.lock().unwrap(), [1, 1], "ns");
+        let told = |rate| {
+            let metrics = run(0, usize::MAX, rate).outcome.metrics;
+            metrics.iter().filter(|metric| metric.name.starts_with("due_time_lateness_p")).count()
+        };
+        assert_eq!((told(Some(100.0)), told(None)), (2, 0));
     }
 
     /// Every operation takes as long as this.

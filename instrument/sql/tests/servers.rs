@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -13,7 +14,7 @@ use sql::random::Distribution;
 use sql::sysbench::{Mix, Oltp};
 use sql::tpcc::{Ledger, Size, conditions};
 use sql::{Engine, Flush, Job, Server, What};
-use stats::Outcome;
+use stats::{Ended, Outcome};
 
 struct Bench {
     _folder: tempfile::TempDir,
@@ -105,6 +106,23 @@ fn runs_tpcc(engine: Engine) {
     let notes = outcome.notes.join("\n");
     assert!(notes.contains("consistency conditions 1, 2, 3, 4, 8, 9 of TPC-C hold"), "{notes}");
     assert!(notes.contains(&format!("{engine}: version=")), "{notes}");
+    bench.is_clean();
+    keeps_what_was_measured_until_an_interruption(&job);
+}
+
+fn keeps_what_was_measured_until_an_interruption(job: &Job) {
+    let bench = Bench::new();
+    job.fill(&bench.place()).unwrap();
+    let (begun, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let place = LoadSite {
+        stopped: &|| begun.load(Ordering::Relaxed) && asked.fetch_add(1, Ordering::Relaxed) > 200,
+        moment: &|_| begun.store(true, Ordering::Relaxed),
+        ..bench.place()
+    };
+    let outcome = job.measure(&pace(600.0), &place).unwrap();
+    assert_eq!(outcome.ended, Ended::Interrupted);
+    assert!(outcome.io_ops() > 0 && outcome.measured_seconds < 600.0, "{outcome:?}");
+    assert!(!outcome.notes.iter().any(|note| note.contains("consistency")), "{:?}", outcome.notes);
     bench.is_clean();
 }
 

@@ -23,6 +23,9 @@ const JSON_BYTES_MAX: usize = 900 << 10;
 const DIRECTIONS: [(&str, &str, Direction); 2] =
     [("read", "read", Direction::Read), ("write", "write", Direction::Write)];
 
+/// Values of `rw` by which a job reads nothing but what it verifies.
+const ONLY_WRITE: [&str; 4] = ["write", "randwrite", "trimwrite", "randtrimwrite"];
+
 /// fio with a job.
 #[derive(Debug)]
 pub struct Fio {
@@ -171,9 +174,9 @@ impl FioReport {
                 let why = std::io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
                 return Err(AppError::Protocol(format!("fio's job {name} ended with an error: {why}")));
             }
+            milliseconds = milliseconds.max(job_milliseconds(json, job));
             for (way, word, direction) in DIRECTIONS {
                 let part = &job[way];
-                milliseconds = milliseconds.max(number(&part["runtime"]));
                 let one = outcome(format!("{name}-{word}"), word, direction, part);
                 add(&mut order, &mut sums, one, mean_ns(part));
             }
@@ -193,6 +196,14 @@ impl FioReport {
             ops: sorted.into_iter().map(|(op, _)| op).collect(),
         })
     }
+}
+
+/// How long a job ran. One that reads and writes does so at once; where only `verify` reads, the reading comes after the writing.
+fn job_milliseconds(json: &Value, job: &Value) -> u64 {
+    let [read, write] = ["read", "write"].map(|way| number(&job[way]["runtime"]));
+    let rw = [&job["job options"]["rw"], &json["global options"]["rw"]].into_iter().find_map(Value::as_str);
+    let only_writes = rw.is_some_and(|rw| ONLY_WRITE.contains(&rw.split(':').next().unwrap_or(rw)));
+    if only_writes { read + write } else { read.max(write) }
 }
 
 fn number(value: &Value) -> u64 {
@@ -250,6 +261,28 @@ fn outcome(name: String, kind: &str, direction: Direction, part: &Value) -> OpOu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As fio 3.33 tells of `verify=crc32c`, with `rw` in the section and in `[global]`.
+    #[test]
+    fn reading_back_comes_after_writing() {
+        let seconds = |global: &str, own: &str| {
+            let text = format!(
+                r#"{{"fio version": "fio-3.33", "global options": {{{global}}}, "jobs": [
+                {{"jobname": "x", "error": 0, "job options": {{{own}}},
+                "read": {{"io_bytes": 8192, "total_ios": 2, "runtime": 1000, "lat_ns": {{"mean": 0.0}}}},
+                "write": {{"io_bytes": 8192, "total_ios": 2, "runtime": 1500, "lat_ns": {{"mean": 10.0}}}},
+                "sync": {{"total_ios": 0}}}}]}}"#
+            );
+            FioReport::of(&json_of(text.as_bytes()).unwrap()).unwrap().seconds
+        };
+        assert_eq!(seconds("", r#""rw": "randwrite""#), 2.5);
+        assert_eq!(seconds(r#""rw": "write:8k""#, ""), 2.5);
+        assert_eq!(seconds("", r#""rw": "trimwrite""#), 2.5);
+        // both at once
+        assert_eq!(seconds(r#""rw": "write""#, r#""rw": "randrw""#), 1.5);
+        assert_eq!(seconds("", r#""rw": "readwrite""#), 1.5);
+        assert_eq!(seconds("", ""), 1.5);
+    }
 
     /// As fio 3.33 tells of `fdatasync=1` with psync.
     #[test]

@@ -2,7 +2,7 @@
 
 /// A job file and what of it can be compared.
 pub struct Row {
-    /// Its name, by which docs/compatibility.md knows a difference.
+    /// Its name, by which a difference is known.
     pub name: &'static str,
     /// The job file.
     pub job: &'static str,

@@ -70,6 +70,8 @@ struct Loop<'a, 'b> {
     counts: Counts,
     /// An operation that is due, or will be, and has no terminal yet.
     ticket: Option<Instant>,
+    /// Whether a terminal was idle before it was due.
+    waited: bool,
     /// Commands to be sent again: terminal, connection, command.
     later: Vec<(usize, usize, Pending)>,
     next_later: Instant,
@@ -126,7 +128,8 @@ impl ThreadTerminals {
         };
         let now = Instant::now();
         let counts = Counts::new(kinds);
-        let mut state = Loop { clock, epoll, counts, ticket: None, later: Vec::new(), next_later: now };
+        let mut state =
+            Loop { clock, epoll, counts, ticket: None, waited: false, later: Vec::new(), next_later: now };
         let result = state.run(&mut self.terminals);
         let redirections: u64 = self.terminals.iter().map(|terminal| terminal.ring.redirections).sum();
         self.redirections.fetch_add(redirections, Ordering::Relaxed);
@@ -241,11 +244,14 @@ impl Loop<'_, '_> {
                 match self.ticket {
                     Some(due) if due > now => {
                         *turn = at;
+                        self.waited = true;
                         return begun;
                     }
                     due => terminal.begin(now, due),
                 }
-                self.ticket = None;
+                if let Some(due) = self.ticket.take().filter(|_| std::mem::take(&mut self.waited)) {
+                    self.counts.woke(now.saturating_duration_since(due));
+                }
                 begun = true;
             }
         }

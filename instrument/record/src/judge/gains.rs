@@ -18,7 +18,7 @@ use stats::{Effect, Sense, Thresholds};
 
 use super::evidence::{Evidence, PendingClaim};
 use crate::blocks;
-use crate::grid::{Grid, GridCell};
+use crate::grid::{AbsentReason, Grid, GridCell};
 use crate::results::Judgement;
 use crate::study::Claim;
 use crate::study::claim::{Across, ColumnsRule, GAIN_SHARE, GainRule, GainSize, Rule};
@@ -106,6 +106,8 @@ struct Gain {
     column: usize,
     /// Over each of them; one that nothing was measured of is left out. Never empty.
     over: Vec<(usize, Effect, usize)>,
+    /// Of those that it is to be over, the number that failed.
+    failed: usize,
 }
 
 impl Gain {
@@ -139,10 +141,12 @@ impl Gain {
         }
     }
 
-    /// Whether it is `need` or more over each of them; `None` on too few trials.
+    /// Whether it is `need` or more over each of them; `None` on too few trials. One that failed shows nothing: p is 1.
     fn evidence(&self, need: f64) -> Option<Evidence> {
         let told = self.over.iter().all(|(_, effect, trials)| effect.n().min(*trials) >= MIN_TRIALS);
-        let each = |p: &dyn Fn(&Effect) -> f64| self.over.iter().map(|one| p(&one.1)).collect::<Vec<_>>();
+        let each = |p: &dyn Fn(&Effect) -> f64| -> Vec<f64> {
+            self.over.iter().map(|one| p(&one.1)).chain(std::iter::repeat_n(1.0, self.failed)).collect()
+        };
         told.then(|| Evidence {
             holds: intersection_union(&each(&|effect| effect.p_above(need.ln()))),
             fails: partial_conjunction(&each(&|effect| effect.p_below(need.ln())), 1),
@@ -158,17 +162,42 @@ fn exp(log: f64) -> f64 {
 /// The gain in a column; `None` when the row has no result there, or none of those that it is over.
 fn gain(grid: &Grid, rule: &GainRule, column: usize, second: bool) -> Option<Gain> {
     let row = grid.row(&rule.row)?;
-    let over: Vec<usize> = match &rule.over {
-        Some(over) => vec![grid.row(over)?],
-        None => (0..grid.study.rows.len()).filter(|at| grid.study.rows[*at].rival && *at != row).collect(),
-    };
+    let over = over(grid, rule);
+    let failed = over.iter().filter(|other| has_failed(grid, **other, column)).count();
     let sense = grid.study.columns[column].better.sense();
     let of = |other: usize| {
         let (effect, trials) = Gain::of(grid.cell(row, column), grid.cell(other, column), second, sense)?;
         Some((other, effect, trials))
     };
     let over: Vec<_> = over.into_iter().filter_map(of).collect();
-    (!over.is_empty()).then_some(Gain { column, over })
+    (!over.is_empty()).then_some(Gain { column, over, failed })
+}
+
+/// The rows that a rule's row is to be over.
+fn over(grid: &Grid, rule: &GainRule) -> Vec<usize> {
+    let is = |at: &usize| {
+        let row = &grid.study.rows[*at];
+        rule.over.as_ref().map_or(row.rival && row.id != rule.row, |over| row.id == *over)
+    };
+    (0..grid.study.rows.len()).filter(is).collect()
+}
+
+/// Whether a row was tried in a column and has no result. One that cannot run here, or that the run leaves out, has not failed.
+fn has_failed(grid: &Grid, row: usize, column: usize) -> bool {
+    matches!(grid.cell(row, column).absent, Some(AbsentReason::Failed(_)))
+}
+
+/// Whether there is no gain in a column because a row failed.
+fn gain_failed(grid: &Grid, rule: &GainRule, column: usize) -> bool {
+    over(grid, rule).into_iter().chain(grid.row(&rule.row)).any(|row| has_failed(grid, row, column))
+}
+
+fn failed_text(failed: usize, what: &str) -> String {
+    match failed {
+        0 => String::new(),
+        1 => format!("; 1 {what} failed"),
+        _ => format!("; {failed} {what}s failed"),
+    }
 }
 
 /// The columns of a rule.
@@ -192,7 +221,7 @@ fn between(grid: &Grid, rule: &ColumnsRule, thresholds: &Thresholds) -> Rational
     let sense = grid.study.columns[column].better.sense();
     let found = grid.row(&rule.row).and_then(|row| {
         let (effect, trials) = Gain::of(grid.cell(row, column), grid.cell(row, over), false, sense)?;
-        Some(Gain { column, over: vec![(row, effect, trials)] })
+        Some(Gain { column, over: vec![(row, effect, trials)], failed: 0 })
     });
     let Some(found) = found else {
         return Rationale::new(None, "one of the two columns has no result");
@@ -213,7 +242,10 @@ fn between(grid: &Grid, rule: &ColumnsRule, thresholds: &Thresholds) -> Rational
 /// The columns of a rule, taken together.
 fn across(grid: &Grid, rule: &GainRule, thresholds: &Thresholds) -> Rationale {
     let columns = columns(grid, rule);
-    let gains: Vec<Gain> = columns.iter().filter_map(|at| gain(grid, rule, *at, false)).collect();
+    let found: Vec<Option<Gain>> = columns.iter().map(|at| gain(grid, rule, *at, false)).collect();
+    let without = columns.iter().zip(&found).filter(|(_, found)| found.is_none());
+    let failed = without.filter(|(at, _)| gain_failed(grid, rule, **at)).count();
+    let gains: Vec<Gain> = found.into_iter().flatten().collect();
     let (need, is_share) = match rule.size {
         GainSize::Published(gain) => (GainSize::need(gain), true),
         GainSize::AtLeast(least) => (least, false),
@@ -224,13 +256,16 @@ fn across(grid: &Grid, rule: &GainRule, thresholds: &Thresholds) -> Rationale {
     }
     let each: Vec<Option<Evidence>> = gains.iter().map(|gain| gain.evidence(need)).collect();
     let judged = JudgedColumns { grid, gains: &gains, each: &each, need, alpha: thresholds.alpha };
-    // of "in all" those are meant that this run measures and that can run here
+    // of "in all" those are meant that this run measures and that can run here; one that failed is such a one
     let missing = columns.len() - gains.len();
-    match rule.across {
+    let mut told = match rule.across {
         Across::Any => judged.any(missing, is_share),
         Across::Best => judged.best(missing),
-        Across::All | Across::Each => judged.all(),
-    }
+        Across::All | Across::Each => judged.all(failed),
+    };
+    told.reason.push_str(&failed_text(failed, "column"));
+    told.reason.push_str(&failed_text(gains.iter().map(|gain| gain.failed).sum(), "rival"));
+    told
 }
 
 /// The columns of a claim.
@@ -259,11 +294,16 @@ impl JudgedColumns<'_> {
         })
     }
 
-    /// "In all": intersection-union; it fails when any column does.
-    fn in_all(&self) -> Option<Evidence> {
+    /// "In all": intersection-union; it fails when any column does. A column that failed shows nothing: p is 1.
+    fn in_all(&self, failed: usize) -> Option<Evidence> {
+        let p = |of: fn(&Evidence) -> f64| {
+            let mut each = self.p(of);
+            each.extend(std::iter::repeat_n(1.0, failed));
+            each
+        };
         self.each.iter().any(Option::is_some).then(|| Evidence {
-            holds: intersection_union(&self.p(|one| one.holds)),
-            fails: partial_conjunction(&self.p(|one| one.fails), 1),
+            holds: intersection_union(&p(|one| one.holds)),
+            fails: partial_conjunction(&p(|one| one.fails), 1),
         })
     }
 
@@ -300,7 +340,7 @@ impl JudgedColumns<'_> {
         Rationale { ratio: Some(ratio), ..Rationale::new(self.in_any(missing), reason) }
     }
 
-    fn all(&self) -> Rationale {
+    fn all(&self, failed: usize) -> Rationale {
         let ratios: Vec<Ratio> = self.gains.iter().map(|gain| gain.ratio(self.alpha)).collect();
         let few = self.gains.len() <= COLUMNS_SHOWN;
         let below = ratios.iter().filter(|ratio| ratio.value < self.need).count();
@@ -312,7 +352,7 @@ impl JudgedColumns<'_> {
         if let ([gain], [ratio]) = (self.gains, &ratios[..]) {
             let title = self.grid.study.columns[gain.column].title();
             let reason = format!("{title} {}; {:.2} x is needed{}", ratio.text(), self.need, too_few(fewest));
-            return Rationale::new(self.in_all(), reason);
+            return Rationale::new(self.in_all(failed), reason);
         }
         let reason = format!(
             "below {:.2} x in {below} of {} columns{}{}{}",
@@ -322,7 +362,7 @@ impl JudgedColumns<'_> {
             shown.join(", "),
             too_few(fewest)
         );
-        Rationale::new(self.in_all(), reason)
+        Rationale::new(self.in_all(failed), reason)
     }
 }
 

@@ -93,7 +93,7 @@ fn add(table: &mut Table, pair: &CellPair, several: bool) {
                     Paint::Faint,
                 )
                 .lines(machine_words(line).into_iter().map(|words| (words, Paint::Faint)).collect()),
-            Cell::new(format::p_value(line.finding.p_value), Paint::Faint),
+            Cell::new(format::p_value(line.p_adjusted), Paint::Faint),
         ]);
     }
 }

@@ -111,6 +111,6 @@ fn row(pair: &CellPair, stacks: String, line: &MetricComparison, margin: f64, sp
         interval: format!("{}..{}", format::ratio(range.low), format::ratio(range.high)),
         machine: machine_words(line),
         forest: charts::forest(finding, margin, span),
-        p: format::p_value(finding.p_value),
+        p: format::p_value(line.p_adjusted),
     }
 }
