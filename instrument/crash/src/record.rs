@@ -195,7 +195,8 @@ pub(crate) fn read(path: &Utf8Path, mut events: Events) -> Result<Recording, Cra
         let what = event?.what;
         blocks = blocks.saturating_add(written_blocks(&what));
         if blocks > BLOCKS_MAX {
-            let what = format!("it writes, discards and zeroes more than {} GiB", BLOCKS_MAX * BLOCK as u64 >> 30);
+            let what =
+                format!("it writes, discards and zeroes more than {} GiB", (BLOCKS_MAX * BLOCK as u64) >> 30);
             return Err(CrashError::Unusable { path: path.to_owned(), what });
         }
         if events.take(what) {
