@@ -507,6 +507,8 @@ impl<'r> RunContext<'r> {
             },
             charged: if watches { vec![0; program.ops.len()] } else { Vec::new() },
             quota: 0,
+            advanced: false,
+            idle: false,
             drawn: (0, 0.0, 0.0),
         }
     }

@@ -22,6 +22,7 @@ mod spread;
 mod verify;
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering::AcqRel;
 
 use stats::Histogram;
 use workload::Stream;
@@ -215,7 +216,10 @@ impl<'r, P: Port> Runner<'r, P> {
     pub(crate) fn run(&mut self, timing: Timing, recorder: Recorder<'r>) -> (LaneEnd, u64, Vec<OpRecord>) {
         self.timing = timing;
         self.recorder = Some(recorder);
-        let end = match self.passes() {
+        self.frame.shared.lanes.fetch_add(1, AcqRel);
+        let passes = self.passes();
+        self.frame.shared.lanes.fetch_sub(1, AcqRel);
+        let end = match passes {
             Err(fault) => LaneEnd::Failed(fault),
             Ok(()) if self.ops_reached => LaneEnd::OpsReached,
             Ok(()) if self.cut_short() => LaneEnd::Stopped,
