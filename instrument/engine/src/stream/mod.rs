@@ -19,6 +19,8 @@ mod open;
 mod port;
 mod random;
 mod spread;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::os::fd::BorrowedFd;
@@ -700,14 +702,15 @@ impl<'r, P: Port> Runner<'r, P> {
         })
     }
 
-    /// Waits until nothing is in flight.
+    /// Waits until nothing is in flight, or nothing that is comes back: the port has failed.
     fn quiesce(&mut self) -> Fallible<()> {
         let mut result = Ok(());
         while self.in_flight() > 0 {
+            let before = self.in_flight();
             let one = self.port_submit().and(self.reap(1, None));
             let failed = one.is_err();
             result = result.and(one);
-            if failed && self.in_flight() == 0 {
+            if failed && self.in_flight() == before {
                 break;
             }
         }
