@@ -129,6 +129,8 @@ pub(crate) struct Runner<'r, P: Port> {
     queued: usize,
     begin_ns: u64,
     deadline_ns: u64,
+    /// When it came to its end; 0 before.
+    end_ns: u64,
     ramp_ns: u64,
     ramping: bool,
     issued_bytes: u64,
@@ -193,6 +195,7 @@ impl<'r, P: Port> Runner<'r, P> {
             queued: 0,
             begin_ns: 0,
             deadline_ns: u64::MAX,
+            end_ns: 0,
             ramp_ns: 0,
             ramping: false,
             issued_bytes: 0,
@@ -221,13 +224,16 @@ impl<'r, P: Port> Runner<'r, P> {
         self.frame.shared.lanes.fetch_add(1, AcqRel);
         let passes = self.passes();
         self.frame.shared.lanes.fetch_sub(1, AcqRel);
+        if self.end_ns == 0 {
+            self.end_ns = self.clock.now();
+        }
+        let end_ns = self.end_ns;
         let end = match passes {
             Err(fault) => LaneEnd::Failed(fault),
             Ok(()) if self.ops_reached => LaneEnd::OpsReached,
-            Ok(()) if self.cut_short() => LaneEnd::Stopped,
+            Ok(()) if self.cut_short(end_ns) => LaneEnd::Stopped,
             Ok(()) => LaneEnd::Done,
         };
-        let end_ns = self.clock.now();
         let ops = self.recorder.take().map_or_else(Vec::new, |mut recorder| {
             recorder.finish(end_ns);
             recorder.ops
@@ -235,9 +241,9 @@ impl<'r, P: Port> Runner<'r, P> {
         (end, end_ns, ops)
     }
 
-    /// Whether the run ended before the stream.
-    fn cut_short(&self) -> bool {
-        self.frame.shared.control.stopped() || self.clock.now() >= self.timing.deadline_ns
+    /// Whether the run ended before the stream, which has come to `now`.
+    fn cut_short(&self, now: u64) -> bool {
+        self.frame.shared.control.stopped() || now >= self.timing.deadline_ns
     }
 
     fn passes(&mut self) -> Fallible<()> {
@@ -272,6 +278,8 @@ impl<'r, P: Port> Runner<'r, P> {
             self.next.begin_pass();
         }
         self.quiesce()?;
+        // closing and removing the files is no part of the load
+        self.end_ns = self.clock.now();
         for file in 0..self.files.len() {
             result = result.and(self.close(file));
             if self.spec.open.unlink {
@@ -759,7 +767,7 @@ impl<'r, P: Port> Runner<'r, P> {
             }
             slices.park(0);
             wait_blocking(control, slices.granted(), seen);
-            if self.cut_short() {
+            if self.cut_short(self.clock.now()) {
                 return Ok(false);
             }
         }

@@ -109,3 +109,13 @@ fn a_refused_submission_is_not_repeated_for_ever() {
     assert!(fault.what.contains("cannot submit"), "{}", fault.what);
 }
 
+#[test]
+fn the_interval_ends_before_files_are_closed_and_removed() {
+    let times = [Cell::new(0), Cell::new(0), Cell::new(0)];
+    let [moved_ns, closed_ns, removed_ns] = &times;
+    let port = Fake { refuses: false, asked: 0, moved_ns, closed_ns, removed_ns };
+    let (end, end_ns, ops) = issue("[x]\nrw=write\nbs=4k\nsize=16k\nunlink=1\n", port);
+    assert_eq!((end, ops[0].ops), (LaneEnd::Done, 4));
+    let [moved, closed, removed] = times.map(Cell::into_inner);
+    assert!(moved <= end_ns && end_ns <= closed && closed <= removed, "{moved} {end_ns} {closed} {removed}");
+}
