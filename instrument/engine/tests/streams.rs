@@ -35,6 +35,18 @@ fn a_refused_submission_ends_the_run() {
     assert!(message.contains("atomic") || message.contains("direct"), "{message}");
 }
 
+/// A time-based stream comes to blocks again that it has not read back.
+#[test]
+fn a_block_written_twice_in_a_pass_is_expected_to_hold_the_later_write() {
+    let wraps = "[x]\nrw=randwrite\nbs=12k\nsize=1m\nioengine=libaio\nverify=crc32c\ntime_based\nruntime=1\n";
+    assert!(ops(&done(wraps), "x-verify") > 0);
+    let deep = wraps.replace("ioengine=libaio", "ioengine=libaio\niodepth=16");
+    assert!(ops(&done(&deep), "x-verify") > 0);
+    let backlog =
+        "[x]\nrw=randwrite\nbs=4k\nsize=1m\nverify=crc32c\nverify_backlog=100\ntime_based\nruntime=1\n";
+    assert!(ops(&done(backlog), "x-verify") > 0);
+}
+
 fn seconds(outcome: &Outcome, name: &str) -> f64 {
     outcome.op_seconds(op(outcome, name))
 }

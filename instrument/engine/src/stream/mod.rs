@@ -181,7 +181,7 @@ impl<'r, P: Port> Runner<'r, P> {
         let endless = time_based && matches!(spec.queue.engine, QueueEngine::Blocking | QueueEngine::Mapped);
         let reads_back =
             spec.verify.as_ref().is_some_and(|verify| verify.read_back && (!endless || verify.backlog > 0));
-        let checker = Checker::new(spec, next.seeds(), reads_back);
+        let checker = Checker::new(spec, next.seeds(), reads_back, time_based);
         Runner {
             next,
             pass_bytes: 0,
@@ -318,7 +318,7 @@ impl<'r, P: Port> Runner<'r, P> {
                 return Ok(false);
             }
             let next = self.next.next(now.saturating_sub(self.begin_ns) / 1000);
-            self.let_go();
+            self.let_go()?;
             now = match next {
                 Next::Transfer { file, way, offset, bytes } => {
                     self.issued_bytes += bytes;
@@ -463,14 +463,19 @@ impl<'r, P: Port> Runner<'r, P> {
 
     /// The page cache lets a file go whose end was reached by a stream that goes on from its begin.
     #[inline]
-    fn let_go(&mut self) {
-        if let Some(file) = self.next.wrapped.take()
-            && self.spec.open.invalidate
+    fn let_go(&mut self) -> Fallible<()> {
+        let Some(file) = self.next.wrapped.take() else { return Ok(()) };
+        // of two writes of a block in flight nobody knows which is the later one
+        if self.checker.is_some() {
+            self.quiesce()?;
+        }
+        if self.spec.open.invalidate
             && !self.spec.open.direct
             && let Some(open) = &self.files[file]
         {
             self.port.invalidate(open);
         }
+        Ok(())
     }
 
     fn in_flight(&self) -> usize {
