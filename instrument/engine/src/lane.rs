@@ -113,6 +113,8 @@ pub struct Lane<'r, T: Target> {
     pub(crate) waited_ns: u64,
     /// The end of the run, on the target's clock; in a run in turns `timing` has that of the turn, when it comes before.
     pub(crate) end_ns: u64,
+    /// When its last operation was done, on the target's clock; 0 before.
+    pub(crate) ended_ns: u64,
     /// For messages: thread name and instance.
     pub(crate) label: String,
     pub(crate) draws: Draws,
@@ -149,8 +151,8 @@ pub struct Lane<'r, T: Target> {
 }
 
 impl<'r, T: Target> Lane<'r, T> {
-    /// Waits for the begin of the load, runs until the lane is done or the run is over, then closes its files. (What a lane
-    /// did before the begin would be in no record.)
+    /// Waits for the begin of the load, runs until the lane is done or the run is over, waits for its asynchronous writes, then
+    /// closes its files. (What a lane did before the begin would be in no record.)
     pub async fn run(&mut self) -> LaneEnd {
         self.shared.lanes.fetch_add(1, AcqRel);
         self.target.sleep_until(self.timing.begin_ns).await;
@@ -163,14 +165,23 @@ impl<'r, T: Target> Lane<'r, T> {
         turns.inspect(|turns| turns.depart());
         self.set_idle(false);
         self.shared.lanes.fetch_sub(1, AcqRel);
-        let now = self.target.now();
-        self.recorder.finish(now);
-        for slot in 0..self.slots.len() {
-            self.close_slot(slot).await;
-        }
         let outstanding = self.target.aio_outstanding();
-        let _ = self.target.aio_wait(outstanding).await;
-        end
+        let mut last = self.target.aio_wait(outstanding).await.map(drop);
+        // closing the files is no part of the load
+        self.ended_ns = self.target.now();
+        self.recorder.finish(self.ended_ns);
+        for slot in 0..self.slots.len() {
+            let closed = self.close_slot(slot).await;
+            last = last.and(closed);
+        }
+        match last {
+            Err(error) if !matches!(end, LaneEnd::Failed(_)) => LaneEnd::Failed(RunFault::boxed(format!(
+                "{}: writes failed after the last operation: {error}{}",
+                self.label,
+                remedy(&error)
+            ))),
+            _ => end,
+        }
     }
 
     /// Whether another lane has to do something before this one does an operation of the run's number.
@@ -181,9 +192,10 @@ impl<'r, T: Target> Lane<'r, T> {
         }
     }
 
-    async fn close_slot(&mut self, slot: usize) {
-        if let Some(file) = self.slots[slot].file.take() {
-            let _ = self.target.close(file).await;
+    async fn close_slot(&mut self, slot: usize) -> io::Result<()> {
+        match self.slots[slot].file.take() {
+            Some(file) => self.target.close(file).await,
+            None => Ok(()),
         }
     }
 
