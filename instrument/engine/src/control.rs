@@ -14,6 +14,8 @@ pub struct Control {
     interrupted: AtomicBool,
     /// Threads that wait for another thread's flowop just now.
     waiting: AtomicU64,
+    /// Lanes that do no operation of the run's number unless another lane does something.
+    idle: AtomicU64,
     /// Grants, when the run goes in slices.
     slices: Option<Slices>,
     /// When each thread did what, if somebody wants to know.
@@ -123,6 +125,27 @@ impl Control {
         self.waiting.fetch_add(1, AcqRel);
         wait();
         self.waiting.fetch_sub(1, AcqRel);
+    }
+
+    /// Does `wait`, in which a lane can only be freed by another lane's flowop.
+    pub(crate) async fn idle<R>(&self, wait: impl Future<Output = R>) -> R {
+        self.count_idle(true);
+        let result = wait.await;
+        self.count_idle(false);
+        result
+    }
+
+    /// One more lane is idle, or one is no longer.
+    pub(crate) fn count_idle(&self, is_idle: bool) {
+        if is_idle {
+            self.idle.fetch_add(1, AcqRel)
+        } else {
+            self.idle.fetch_sub(1, AcqRel)
+        };
+    }
+
+    pub(crate) fn idle_lanes(&self) -> u64 {
+        self.idle.load(Acquire)
     }
 
     pub(crate) fn waiting_threads(&self) -> u64 {

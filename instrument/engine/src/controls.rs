@@ -20,7 +20,7 @@ impl<T: Target> Lane<'_, T> {
                 let Some(event) = &op.event else { return Ok(OpResult::Nothing) };
                 let seen = event.seen();
                 while event.seen() == seen && !self.over() {
-                    self.target.wait(event, seen).await;
+                    self.shared.control.idle(self.target.wait(event, seen)).await;
                 }
                 Ok(OpResult::Done(0))
             }

@@ -5,6 +5,7 @@
 //! is ready at once, what is left is a loop of system calls.
 
 use std::io;
+use std::sync::atomic::Ordering::AcqRel;
 
 use stats::Histogram;
 use workload::data::DataPool;
@@ -112,6 +113,8 @@ pub struct Lane<'r, T: Target> {
     pub(crate) waited_ns: u64,
     /// The end of the run, on the target's clock; in a run in turns `timing` has that of the turn, when it comes before.
     pub(crate) end_ns: u64,
+    /// When its last operation was done, on the target's clock; 0 before.
+    pub(crate) ended_ns: u64,
     /// For messages: thread name and instance.
     pub(crate) label: String,
     pub(crate) draws: Draws,
@@ -139,14 +142,19 @@ pub struct Lane<'r, T: Target> {
     pub(crate) charged: Vec<u64>,
     /// Operations that this lane may still do of the run's number.
     pub(crate) quota: u64,
+    /// It has done one of them, or an I/O operation in the warm-up, since the pass began.
+    pub(crate) advanced: bool,
+    /// It is among the idle lanes, since its last pass came to nothing.
+    pub(crate) idle: bool,
     /// Values drawn by `testrandvar`: count, mean, sum of squared deviations.
     pub(crate) drawn: (u64, f64, f64),
 }
 
 impl<'r, T: Target> Lane<'r, T> {
-    /// Waits for the begin of the load, runs until the lane is done or the run is over, then closes its files. (What a lane
-    /// did before the begin would be in no record.)
+    /// Waits for the begin of the load, runs until the lane is done or the run is over, waits for its asynchronous writes, then
+    /// closes its files. (What a lane did before the begin would be in no record.)
     pub async fn run(&mut self) -> LaneEnd {
+        self.shared.lanes.fetch_add(1, AcqRel);
         self.target.sleep_until(self.timing.begin_ns).await;
         let turns = self.shared.control.slices().filter(|slices| slices.is_timed());
         let begins = match turns {
@@ -155,25 +163,48 @@ impl<'r, T: Target> Lane<'r, T> {
         };
         let end = if begins { self.passes().await } else { LaneEnd::Stopped };
         turns.inspect(|turns| turns.depart());
-        let now = self.target.now();
-        self.recorder.finish(now);
-        for slot in 0..self.slots.len() {
-            self.close_slot(slot).await;
-        }
+        self.set_idle(false);
+        self.shared.lanes.fetch_sub(1, AcqRel);
         let outstanding = self.target.aio_outstanding();
-        let _ = self.target.aio_wait(outstanding).await;
-        end
+        let mut last = self.target.aio_wait(outstanding).await.map(drop);
+        // closing the files is no part of the load
+        self.ended_ns = self.target.now();
+        self.recorder.finish(self.ended_ns);
+        for slot in 0..self.slots.len() {
+            let closed = self.close_slot(slot).await;
+            last = last.and(closed);
+        }
+        match last {
+            Err(error) if !matches!(end, LaneEnd::Failed(_)) => LaneEnd::Failed(RunFault::boxed(format!(
+                "{}: writes failed after the last operation: {error}{}",
+                self.label,
+                remedy(&error)
+            ))),
+            _ => end,
+        }
     }
 
-    async fn close_slot(&mut self, slot: usize) {
-        if let Some(file) = self.slots[slot].file.take() {
-            let _ = self.target.close(file).await;
+    /// Whether another lane has to do something before this one does an operation of the run's number.
+    fn set_idle(&mut self, is_idle: bool) {
+        if self.idle != is_idle {
+            self.idle = is_idle;
+            self.shared.control.count_idle(is_idle);
+        }
+    }
+
+    async fn close_slot(&mut self, slot: usize) -> io::Result<()> {
+        match self.slots[slot].file.take() {
+            Some(file) => self.target.close(file).await,
+            None => Ok(()),
         }
     }
 
     async fn passes(&mut self) -> LaneEnd {
         // In slices the first operation comes before the first grant.
-        if self.shared.ops_left.is_some() && self.shared.control.slices().is_none() {
+        let counts = self.shared.ops_left.is_some() && self.shared.control.slices().is_none();
+        if counts && self.program.io_ops_per_pass == 0 {
+            self.set_idle(true);
+        } else if counts {
             self.quota = self.shared.claim_ops();
             if self.quota == 0 {
                 return LaneEnd::OpsReached;
@@ -191,6 +222,7 @@ impl<'r, T: Target> Lane<'r, T> {
             }
             let mut counter = 0;
             let mut worked = false;
+            self.advanced = false;
             while let Some(instruction) = program.code.get(counter) {
                 counter += 1;
                 match *instruction {
@@ -216,6 +248,9 @@ impl<'r, T: Target> Lane<'r, T> {
                         _ => {}
                     },
                 }
+            }
+            if counts {
+                self.set_idle(!self.advanced);
             }
             if !worked {
                 self.target.sleep_until(start + STARVED_PAUSE_NS).await;
@@ -348,6 +383,7 @@ impl<'r, T: Target> Lane<'r, T> {
     /// Takes one operation of the run's number; false when that was the last. Lanes take them in small batches so
     /// that they do not all write one counter for every operation.
     fn spend(&mut self) -> bool {
+        self.advanced = true;
         if self.quota == 0 {
             self.quota = self.shared.claim_ops();
             if self.quota == 0 {

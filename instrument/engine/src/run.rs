@@ -293,6 +293,7 @@ impl Run<'_> {
             control: self.control,
             pace: self.options.rate.and_then(Schedule::new),
             ops_left: plan.ops.map(AtomicU64::new),
+            lanes: AtomicU64::new(0),
             totals: (0..totals).map(|_| Totals::default()).collect(),
             lines: Mutex::default(),
             periods: Mutex::new(Periods::new(plan.period_seconds.is_some_and(|period| period < 0))),

@@ -30,6 +30,8 @@ pub struct Shared<'r> {
     pub pace: Option<Schedule>,
     /// Operations left of the run's set number.
     pub ops_left: Option<AtomicU64>,
+    /// Lanes that have not ended.
+    pub lanes: AtomicU64,
     /// Totals of each process instance, when some flowop looks at them; empty otherwise.
     pub totals: Vec<Totals>,
     /// Lines that flowops print.

@@ -100,6 +100,7 @@ impl<'r> Simulated<'r> {
             control,
             pace: options.rate.and_then(Schedule::new),
             ops_left: plan.ops.map(AtomicU64::new),
+            lanes: AtomicU64::new(0),
             totals: (0..totals).map(|_| Totals::default()).collect(),
             lines: Mutex::default(),
             periods: Mutex::new(Periods::new(false)),

@@ -52,6 +52,6 @@ async fn take<T: Target>(from: &AtomicI64, event: &Event, target: &T, control: &
         if control.stopped() {
             return false;
         }
-        target.wait(event, seen).await;
+        control.idle(target.wait(event, seen)).await;
     }
 }

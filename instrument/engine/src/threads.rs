@@ -360,7 +360,7 @@ impl<'r> RunContext<'r> {
         self.collected(LaneResult {
             program: (place.process_definition, place.thread_definition),
             end,
-            end_ns: lane.target.now().saturating_sub(lane.waited_ns),
+            end_ns: lane.ended_ns.saturating_sub(lane.waited_ns),
             ops: lane.recorder.ops,
             drawn: lane.drawn,
             late: lane.late,
@@ -485,6 +485,7 @@ impl<'r> RunContext<'r> {
             timing,
             waited_ns: 0,
             end_ns: timing.deadline_ns,
+            ended_ns: 0,
             label: self.label(place),
             draws: kit.draws,
             rng: kit.rng,
@@ -507,6 +508,8 @@ impl<'r> RunContext<'r> {
             },
             charged: if watches { vec![0; program.ops.len()] } else { Vec::new() },
             quota: 0,
+            advanced: false,
+            idle: false,
             drawn: (0, 0.0, 0.0),
         }
     }

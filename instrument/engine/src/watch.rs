@@ -158,7 +158,7 @@ impl<'w, 'r> Watch<'w, 'r> {
             self.usage_at_end.get_or_insert_with(Usage::now);
             control.finish();
         }
-        if self.crew.shared.ops_left.as_ref().is_some_and(|left| left.load(Relaxed) == 0) {
+        if self.all_idle_at_the_end() {
             self.stop_if_idle(stuck, "the set number of operations is done");
         } else if control.slices().is_none()
             && control.waiting_threads() as usize >= self.alive()
@@ -178,6 +178,16 @@ impl<'w, 'r> Watch<'w, 'r> {
             total_seconds: self.plan.seconds,
             io_ops: self.crew.published.iter().map(|count| count.load(Relaxed)).sum(),
         });
+    }
+
+    /// Whether the set number of operations is claimed, and no lane is left that will do one. (What is claimed may be not due
+    /// yet, or slow.)
+    fn all_idle_at_the_end(&self) -> bool {
+        let shared = self.crew.shared;
+        let lanes = shared.lanes.load(Acquire);
+        shared.ops_left.as_ref().is_some_and(|left| left.load(Relaxed) == 0)
+            && lanes > 0
+            && shared.control.idle_lanes() >= lanes
     }
 
     fn stop_if_idle(&mut self, looks: &mut u32, note: &str) {

@@ -155,6 +155,36 @@ fn an_offered_rate_is_kept() {
     assert_eq!(outcome.ended, Ended::OpsReached);
 }
 
+/// What every thread has claimed at the beginning is done when it is due, not given up.
+#[test]
+fn claimed_operations_are_done_when_they_are_due() {
+    let threads = "define file name=f,path=/x,size=64k,prealloc\n\
+                   define process name=p { thread name=t,instances=20 { flowop read name=r,filename=f,iosize=4k";
+    let offered = run(&format!("{threads} }} }}\nrun 60\n"), &RunOptions { rate: Some(20.0), ..ops(20) });
+    assert_eq!((offered.io_ops(), offered.ended), (20, Ended::OpsReached));
+    let delayed = run(&format!("{threads} flowop delay name=d,value=1 }} }}\nrun 60\n"), &ops(40));
+    assert_eq!((delayed.io_ops(), delayed.ended), (40, Ended::OpsReached));
+}
+
+/// Threads that wait for threads that have ended, that find no file, or that do no I/O, end with the others.
+#[test]
+fn threads_that_can_do_no_more_do_not_hold_back_the_end() {
+    let beside = "define file name=f,path=/x,size=64k,prealloc\ndefine fileset name=a,path=/x,size=1k,entries=4,dirwidth=20\n\
+                  define process name=p { thread name=r { flowop read name=r,filename=f,iosize=1k,random }";
+    let idle = format!("{beside} thread name=h,instances=3 {{ flowop hog name=h,value=1 }} }}\nrun 60\n");
+    let starving = format!(
+        "{beside} thread name=s,instances=3 {{ flowop deletefile name=d,filesetname=a }} }}\nrun 60\n"
+    );
+    for text in [SEMAPHORES, &idle, &starving] {
+        let outcome = run(text, &ops(1000));
+        assert_eq!(outcome.ended, Ended::OpsReached, "{text}");
+        assert!((900..=1000).contains(&outcome.io_ops()), "{} of {text}", outcome.io_ops());
+    }
+    needs!(IoUring);
+    let outcome = run(SEMAPHORES, &RunOptions { io: IoMode::Uring { depth: 3 }, ..ops(1000) });
+    assert_eq!(outcome.ended, Ended::OpsReached);
+}
+
 #[test]
 fn an_interrupted_run_reports_what_it_has() {
     let text = "define file name=f,path=/x,size=64k,prealloc\n\

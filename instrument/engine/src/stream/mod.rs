@@ -19,9 +19,12 @@ mod open;
 mod port;
 mod random;
 mod spread;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering::AcqRel;
 
 use stats::Histogram;
 use workload::Stream;
@@ -126,6 +129,8 @@ pub(crate) struct Runner<'r, P: Port> {
     queued: usize,
     begin_ns: u64,
     deadline_ns: u64,
+    /// When it came to its end; 0 before.
+    end_ns: u64,
     ramp_ns: u64,
     ramping: bool,
     issued_bytes: u64,
@@ -176,7 +181,7 @@ impl<'r, P: Port> Runner<'r, P> {
         let endless = time_based && matches!(spec.queue.engine, QueueEngine::Blocking | QueueEngine::Mapped);
         let reads_back =
             spec.verify.as_ref().is_some_and(|verify| verify.read_back && (!endless || verify.backlog > 0));
-        let checker = Checker::new(spec, next.seeds(), reads_back);
+        let checker = Checker::new(spec, next.seeds(), reads_back, time_based);
         Runner {
             next,
             pass_bytes: 0,
@@ -190,6 +195,7 @@ impl<'r, P: Port> Runner<'r, P> {
             queued: 0,
             begin_ns: 0,
             deadline_ns: u64::MAX,
+            end_ns: 0,
             ramp_ns: 0,
             ramping: false,
             issued_bytes: 0,
@@ -215,13 +221,19 @@ impl<'r, P: Port> Runner<'r, P> {
     pub(crate) fn run(&mut self, timing: Timing, recorder: Recorder<'r>) -> (LaneEnd, u64, Vec<OpRecord>) {
         self.timing = timing;
         self.recorder = Some(recorder);
-        let end = match self.passes() {
+        self.frame.shared.lanes.fetch_add(1, AcqRel);
+        let passes = self.passes();
+        self.frame.shared.lanes.fetch_sub(1, AcqRel);
+        if self.end_ns == 0 {
+            self.end_ns = self.clock.now();
+        }
+        let end_ns = self.end_ns;
+        let end = match passes {
             Err(fault) => LaneEnd::Failed(fault),
             Ok(()) if self.ops_reached => LaneEnd::OpsReached,
-            Ok(()) if self.cut_short() => LaneEnd::Stopped,
+            Ok(()) if self.cut_short(end_ns) => LaneEnd::Stopped,
             Ok(()) => LaneEnd::Done,
         };
-        let end_ns = self.clock.now();
         let ops = self.recorder.take().map_or_else(Vec::new, |mut recorder| {
             recorder.finish(end_ns);
             recorder.ops
@@ -229,9 +241,9 @@ impl<'r, P: Port> Runner<'r, P> {
         (end, end_ns, ops)
     }
 
-    /// Whether the run ended before the stream.
-    fn cut_short(&self) -> bool {
-        self.frame.shared.control.stopped() || self.clock.now() >= self.timing.deadline_ns
+    /// Whether the run ended before the stream, which has come to `now`.
+    fn cut_short(&self, now: u64) -> bool {
+        self.frame.shared.control.stopped() || now >= self.timing.deadline_ns
     }
 
     fn passes(&mut self) -> Fallible<()> {
@@ -266,6 +278,8 @@ impl<'r, P: Port> Runner<'r, P> {
             self.next.begin_pass();
         }
         self.quiesce()?;
+        // closing and removing the files is no part of the load
+        self.end_ns = self.clock.now();
         for file in 0..self.files.len() {
             result = result.and(self.close(file));
             if self.spec.open.unlink {
@@ -304,7 +318,7 @@ impl<'r, P: Port> Runner<'r, P> {
                 return Ok(false);
             }
             let next = self.next.next(now.saturating_sub(self.begin_ns) / 1000);
-            self.let_go();
+            self.let_go()?;
             now = match next {
                 Next::Transfer { file, way, offset, bytes } => {
                     self.issued_bytes += bytes;
@@ -449,14 +463,19 @@ impl<'r, P: Port> Runner<'r, P> {
 
     /// The page cache lets a file go whose end was reached by a stream that goes on from its begin.
     #[inline]
-    fn let_go(&mut self) {
-        if let Some(file) = self.next.wrapped.take()
-            && self.spec.open.invalidate
+    fn let_go(&mut self) -> Fallible<()> {
+        let Some(file) = self.next.wrapped.take() else { return Ok(()) };
+        // of two writes of a block in flight nobody knows which is the later one
+        if self.checker.is_some() {
+            self.quiesce()?;
+        }
+        if self.spec.open.invalidate
             && !self.spec.open.direct
             && let Some(open) = &self.files[file]
         {
             self.port.invalidate(open);
         }
+        Ok(())
     }
 
     fn in_flight(&self) -> usize {
@@ -696,14 +715,15 @@ impl<'r, P: Port> Runner<'r, P> {
         })
     }
 
-    /// Waits until nothing is in flight.
+    /// Waits until nothing is in flight, or nothing that is comes back: the port has failed.
     fn quiesce(&mut self) -> Fallible<()> {
         let mut result = Ok(());
         while self.in_flight() > 0 {
+            let before = self.in_flight();
             let one = self.port_submit().and(self.reap(1, None));
             let failed = one.is_err();
             result = result.and(one);
-            if failed && self.in_flight() == 0 {
+            if failed && self.in_flight() == before {
                 break;
             }
         }
@@ -752,7 +772,7 @@ impl<'r, P: Port> Runner<'r, P> {
             }
             slices.park(0);
             wait_blocking(control, slices.granted(), seen);
-            if self.cut_short() {
+            if self.cut_short(self.clock.now()) {
                 return Ok(false);
             }
         }

@@ -39,9 +39,9 @@ pub(super) struct Checker<'r> {
     stream: u16,
     seeds: Random,
     writes: u64,
-    /// In the order of writes: no block is written twice in a pass.
-    listed: VecDeque<Piece>,
-    /// By file and offset: a later write goes before those that it overlaps.
+    /// In the order of writes, in which they are read back.
+    listed: Option<VecDeque<Piece>>,
+    /// By file and offset: a later write goes before those that it overlaps. Without the list they are read back in this order.
     sorted: Option<BTreeMap<(usize, u64), Piece>>,
 }
 
@@ -76,16 +76,17 @@ fn checksum(method: Check, data: &[u8]) -> Vec<u8> {
 }
 
 impl<'r> Checker<'r> {
-    /// For a stream that wants it.
-    pub(super) fn new(spec: &'r Stream, seeds: &Seeds, reads_back: bool) -> Option<Checker<'r>> {
-        let sorted = !(spec.order.random && spec.order.visit_once);
+    /// For a stream that wants it; `anew`: it begins anew, within a pass, with blocks that were all visited.
+    pub(super) fn new(spec: &'r Stream, seeds: &Seeds, reads_back: bool, anew: bool) -> Option<Checker<'r>> {
+        let listed = spec.order.random && spec.order.visit_once;
+        let sorted = !listed || anew;
         spec.verify.as_ref().map(|verify| Checker {
             spec: verify,
             reads_back,
             stream: spec.number as u16,
             seeds: seeds.random(SeedUse::Verify),
             writes: 0,
-            listed: VecDeque::new(),
+            listed: listed.then(VecDeque::new),
             sorted: sorted.then(BTreeMap::new),
         })
     }
@@ -146,7 +147,10 @@ impl<'r> Checker<'r> {
     }
 
     fn remember(&mut self, piece: Piece) {
-        let Some(sorted) = &mut self.sorted else { return self.listed.push_back(piece) };
+        if let Some(listed) = &mut self.listed {
+            listed.push_back(piece);
+        }
+        let Some(sorted) = &mut self.sorted else { return };
         let end = piece.offset + piece.bytes as u64;
         let overlapped: Vec<(usize, u64)> = sorted
             .range(..(piece.file, end))
@@ -160,14 +164,22 @@ impl<'r> Checker<'r> {
 
     /// How many blocks wait to be read back.
     pub(super) fn waiting(&self) -> u64 {
-        (self.listed.len() + self.sorted.as_ref().map_or(0, BTreeMap::len)) as u64
+        let listed = || self.listed.as_ref().map_or(0, VecDeque::len);
+        self.sorted.as_ref().map_or_else(listed, BTreeMap::len) as u64
     }
 
     /// The next block to be read back.
     pub(super) fn next(&mut self) -> Option<Piece> {
-        match &mut self.sorted {
-            Some(sorted) => sorted.pop_first().map(|(_, piece)| piece),
-            None => self.listed.pop_front(),
+        let Some(listed) = &mut self.listed else {
+            return self.sorted.as_mut()?.pop_first().map(|(_, piece)| piece);
+        };
+        loop {
+            let piece = listed.pop_front()?;
+            let Some(sorted) = &mut self.sorted else { return Some(piece) };
+            // it may be overwritten
+            if sorted.get(&(piece.file, piece.offset)) == Some(&piece) {
+                return sorted.remove(&(piece.file, piece.offset));
+            }
         }
     }
 
@@ -252,13 +264,17 @@ mod tests {
     use super::*;
 
     fn checker(spec: &Verify, sorted: bool) -> Checker<'_> {
+        both(spec, !sorted, sorted)
+    }
+
+    fn both(spec: &Verify, listed: bool, sorted: bool) -> Checker<'_> {
         Checker {
             spec,
             reads_back: true,
             stream: 1,
             seeds: Random::new(7),
             writes: 0,
-            listed: VecDeque::new(),
+            listed: listed.then(VecDeque::new),
             sorted: sorted.then(BTreeMap::new),
         }
     }
@@ -311,14 +327,20 @@ mod tests {
     #[test]
     fn what_is_overlapped_is_not_read_back() {
         let spec = spec(Check::Crc32c, b"", 0);
-        let mut checker = checker(&spec, true);
-        let mut block = vec![0; 4096];
-        for (offset, bytes) in [(0, 4096), (8192, 4096), (4096, 1024), (2048, 1024)] {
-            checker.fill(0, offset, &mut block[..bytes]);
+        for (listed, expected) in [
+            (false, [(0, 2048), (0, 4096), (0, 8192), (1, 0)]),
+            (true, [(0, 8192), (0, 4096), (0, 2048), (1, 0)]),
+        ] {
+            let mut checker = both(&spec, listed, true);
+            let mut block = vec![0; 4096];
+            for (offset, bytes) in [(0, 4096), (8192, 4096), (4096, 1024), (2048, 1024)] {
+                checker.fill(0, offset, &mut block[..bytes]);
+            }
+            checker.fill(1, 0, &mut block);
+            assert_eq!(checker.waiting(), 4);
+            let left: Vec<(usize, u64)> =
+                std::iter::from_fn(|| checker.next()).map(|one| (one.file, one.offset)).collect();
+            assert_eq!((&left[..], checker.waiting()), (&expected[..], 0));
         }
-        checker.fill(1, 0, &mut block);
-        let left: Vec<(usize, u64)> =
-            std::iter::from_fn(|| checker.next()).map(|one| (one.file, one.offset)).collect();
-        assert_eq!(left, [(0, 2048), (0, 4096), (0, 8192), (1, 0)]);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use crate::common::{directory, ops, parse, run_in};
 use engine::target::{OpenHow, Target};
 use engine::volume::{InProcess, Volume};
-use engine::{Control, Error, RunOptions};
+use engine::{Control, Error, RunOptions, Stage};
 use stats::Ended;
 use workload::IoMode;
 
@@ -18,6 +18,8 @@ struct InMemory {
     state: Mutex<State>,
     /// Writes at an offset write half of what they are given.
     short: bool,
+    /// Closing tells that a delayed write has failed.
+    delays: bool,
 }
 
 #[derive(Default)]
@@ -60,7 +62,7 @@ impl Volume for InMemory {
     }
 
     fn close(&self, _file: u64) -> io::Result<()> {
-        Ok(())
+        if self.delays { Err(error(libc::EIO)) } else { Ok(()) }
     }
 
     fn read_at(&self, file: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -166,6 +168,31 @@ fn asynchronous_writes_tell_their_failure_when_they_are_waited_for() {
         assert_eq!(target.aio_outstanding(), 0);
         assert_eq!(target.aio_wait(1).await.unwrap(), 0);
     });
+}
+
+/// What fails after the last operation is a failure of the run: an asynchronous write, and a delayed one that closing tells of.
+#[test]
+fn failures_after_the_last_operation_are_told() {
+    let text = |write: &str| {
+        format!(
+            "define file name=f,path=/x,size=64k,prealloc\ndefine process name=p {{ thread name=t {{ \
+             flowop {write} name=w,filename=f,iosize=1k,fd=1 }} }}\nrun 60\n"
+        )
+    };
+    for (write, options, message) in [
+        ("aiowrite", RunOptions { stage: Stage::Measure, ..ops(1) }, "write zero"),
+        ("write", RunOptions { stage: Stage::Measure, ..ops(1) }, "Input/output error"),
+    ] {
+        let parsed = parse(&text(write));
+        let mut volume = InMemory::default();
+        let prepare = RunOptions { stage: Stage::Prepare, ..ops(1) };
+        engine::run_on(&parsed, &volume, &prepare, &Control::new(), &mut |_| {}).expect("the files");
+        (volume.short, volume.delays) = (write == "aiowrite", write == "write");
+        let outcome =
+            engine::run_on(&parsed, &volume, &options, &Control::new(), &mut |_| {}).expect("the run");
+        let Ended::Failed { message: told } = &outcome.ended else { panic!("{write}: {:?}", outcome.ended) };
+        assert!(told.contains(message) && told.contains("t-1"), "{told}");
+    }
 }
 
 /// Creates, appends, reads, lists, syncs, removes; draws sizes and files at random.
