@@ -2,7 +2,7 @@
 
 use engine::{Control, RunOptions};
 use stats::outcome::{OpOutcome, Outcome};
-use stats::{Ended, metric::Metric};
+use stats::Ended;
 
 /// Runs a job file below a directory of its own.
 fn job(text: &str, options: &RunOptions) -> Outcome {
@@ -46,8 +46,3 @@ fn a_block_written_twice_in_a_pass_is_expected_to_hold_the_later_write() {
         "[x]\nrw=randwrite\nbs=4k\nsize=1m\nverify=crc32c\nverify_backlog=100\ntime_based\nruntime=1\n";
     assert!(ops(&done(backlog), "x-verify") > 0);
 }
-
-fn seconds(outcome: &Outcome, name: &str) -> f64 {
-    outcome.op_seconds(op(outcome, name))
-}
-

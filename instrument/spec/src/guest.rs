@@ -3,11 +3,8 @@
 use std::fmt;
 
 use super::ParseErrorKind;
-use super::lex::{quoted, split, unquote};
+use super::lex::{DETERMINISTIC, KERNEL, quoted, split, unquote};
 
-/// Marks of a guest's parts.
-pub(super) const KERNEL: &str = "+kernel:";
-pub(super) const DETERMINISTIC: &str = "+deterministic";
 /// The seed of `+deterministic` without one.
 const SEED: u64 = 1;
 

@@ -1,7 +1,11 @@
 //! Quotes and parentheses: cutting a stack into pieces without looking inside them.
 
 use super::ParseErrorKind;
-use super::guest::{DETERMINISTIC, KERNEL};
+
+/// What begins the kernel of a guest behind a stack.
+pub(super) const KERNEL: &str = "+kernel:";
+/// What begins the virtual time of a guest behind a stack.
+pub(super) const DETERMINISTIC: &str = "+deterministic";
 
 /// Cuts `text` at every character for which `cut` holds, outside double quotes and parentheses.
 pub(super) fn split(text: &str, cut: impl Fn(char) -> bool) -> Result<Vec<&str>, ParseErrorKind> {
