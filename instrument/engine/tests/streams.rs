@@ -1,8 +1,8 @@
 //! Streams of transfers as a whole: budgets, intervals, warm-up, read-back, failures.
 
 use engine::{Control, RunOptions};
-use stats::outcome::{OpOutcome, Outcome};
 use stats::Ended;
+use stats::outcome::{OpOutcome, Outcome};
 
 /// Runs a job file below a directory of its own.
 fn job(text: &str, options: &RunOptions) -> Outcome {
