@@ -253,7 +253,8 @@ impl Fs {
         if kill {
             inode.kill_priv();
         }
-        let recorded = inode != state.inode && !state.dead;
+        // What is known of it only in memory is written with it, also where the write changes nothing more.
+        let recorded = (inode != state.inode || state.unsaved) && !state.dead;
         let whole = off.is_multiple_of(SIZE) && (end.is_multiple_of(SIZE) || end >= old_size);
         let follows = state.last_end == off;
         // A write takes capabilities away, blindly: only what has attributes may have any.

@@ -104,6 +104,8 @@ pub struct Fs {
     steps: Features,
     /// Some node may be `unsaved`.
     unsaved: AtomicBool,
+    /// Held by whoever saves them.
+    saving: Mutex<()>,
     /// Data that were taken are not there, and no sync of all has said so.
     lost: AtomicBool,
     /// Names of directories.
@@ -177,6 +179,7 @@ impl Fs {
             numbers: Mutex::new((superblock.next_ino, superblock.next_ino)),
             idle_nodes_max: options.idle_nodes_max,
             unsaved: AtomicBool::new(false),
+            saving: Mutex::new(()),
             lost: AtomicBool::new(false),
             listings: Listings::default(),
             marks: DirectoryPositions::default(),
@@ -250,16 +253,18 @@ impl Fs {
     /// [`Error::NoSpace`] if there is none for what is known of some inode, or was none for data that were taken (which is said
     /// once); the store's.
     pub fn sync(&self) -> Result<()> {
+        // Looked at before the batch has its number: what is saved later may be in a later batch.
+        let is_unsaved = self.save_unsaved();
         let batch = self.ask_sync()?;
         self.sync_to(batch)?;
         let lost = self.lost.swap(false, Ordering::AcqRel);
-        if lost || self.unsaved.load(Ordering::Acquire) { Err(Error::NoSpace) } else { Ok(()) }
+        if lost || is_unsaved { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// The first half of a sync, after which all that was written is in the store, but for what found no space: returns the
-    /// number of the batch for which [`Fs::sync_to`], which must follow, has to wait.
+    /// number of the batch for which [`Fs::sync_to`], which must follow, has to wait. What is known of inodes in memory alone
+    /// was saved before, see [`Fs::save_unsaved`].
     fn ask_sync(&self) -> Result<u64> {
-        self.save_unsaved();
         if matches!(self.streams.flush(), Err(Error::NoSpace)) {
             self.settle_lost();
         }
@@ -273,10 +278,12 @@ impl Fs {
     /// [`Error::NoSpace`] if there is none for what is known of the inode, or was none for data of it that were taken (which is
     /// said once); the store's.
     pub(crate) fn ask_sync_of(&self, ino: u64) -> Result<u64> {
+        self.save_unsaved();
+        // As in `sync`. One that nobody knows any more has nothing left to be written.
+        let is_unsaved = self.nodes.get(ino).is_some_and(|node| node.read().unsaved);
         let batch = self.ask_sync()?;
-        // One that nobody knows any more has nothing left to be written.
-        let Some(node) = self.nodes.get(ino) else { return Ok(batch) };
-        if node.take_lost() || node.read().unsaved { Err(Error::NoSpace) } else { Ok(batch) }
+        let is_lost = self.nodes.get(ino).is_some_and(|node| node.take_lost());
+        if is_lost || is_unsaved { Err(Error::NoSpace) } else { Ok(batch) }
     }
 
     /// Makes every operation so far durable, for somebody who wants to know it of one inode.
@@ -399,22 +406,27 @@ impl Fs {
         Ok(numbers.0 - 1)
     }
 
-    /// Tries again to write records for which there was no space.
-    fn save_unsaved(&self) {
+    /// Tries again to write records for which there was no space; true if some are still in memory alone. One at a time: whoever
+    /// comes second must not believe that there is nothing to save while the first is at it.
+    fn save_unsaved(&self) -> bool {
+        let _saving = self.saving.lock().unwrap_or_else(|e| e.into_inner());
         if !self.unsaved.swap(false, Ordering::AcqRel) {
-            return;
+            return false;
         }
+        let mut is_unsaved = false;
         for node in self.nodes.all() {
             if node.read().unsaved {
                 let mut state = node.write();
                 let mut batch = WriteBatch::new();
                 let put = self.put_record(&mut batch, &node, &state, &state.inode);
                 state.unsaved = put.and_then(|()| self.commit(batch)).is_err();
-                if state.unsaved {
-                    self.unsaved.store(true, Ordering::Release);
-                }
+                is_unsaved |= state.unsaved;
             }
         }
+        if is_unsaved {
+            self.unsaved.store(true, Ordering::Release);
+        }
+        is_unsaved
     }
 
     /// Inodes in memory: those that callers hold, and some others.

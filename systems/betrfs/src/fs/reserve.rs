@@ -31,7 +31,7 @@ use crate::node::{Node, State};
 use crate::record::{Inode, RESERVED, SPARSE};
 
 /// Bytes of the store's free space that a block may need: its data, its key, and a quarter for the nodes above.
-const BLOCK_SPACE: u64 = (BLOCK as u64 + 128) / 4 * 5;
+pub(super) const BLOCK_SPACE: u64 = (BLOCK as u64 + 128) / 4 * 5;
 
 /// Areas have at most so many times the blocks that the device has room for: data may be short, but their marks take memory.
 const DEVICES_MAX: u64 = 4;
@@ -281,8 +281,9 @@ impl Fs {
         if bytes > self.space().available {
             // Of what was removed much comes back only when it is asked for.
             self.waits();
-            self.streams.flush()?;
         }
+        // What was collected was taken before, and counts as taken space only when it is in the store.
+        self.streams.flush()?;
         Ok(self.db.promise(bytes)?)
     }
 

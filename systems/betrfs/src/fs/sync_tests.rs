@@ -60,6 +60,105 @@ fn a_sync_of_an_inode_that_was_not_written_is_refused_until_it_is() {
     assert_eq!(again.attr(ino).expect("its size").size, 5000);
 }
 
+/// A file of 9,000 synced bytes of which only the memory knows that it is 5,000 bytes long, as a truncation leaves it that found
+/// space for what it frees only.
+fn unsaved_file(fs: &Fs, name: &[u8]) -> u64 {
+    let cut = file(fs, name);
+    fs.write(cut, 0, &vec![3; 9000], false).expect("write");
+    fs.sync().expect("sync");
+    let node = fs.node(cut).expect("the file");
+    let mut state = node.write();
+    state.inode.size = 5000;
+    state.unsaved = true;
+    fs.unsaved.store(true, std::sync::atomic::Ordering::Release);
+    cut
+}
+
+fn size_in(left: SimStorage, name: &[u8]) -> u64 {
+    let again = Fs::open(left, &options()).expect("open");
+    let ino = again.lookup(1, name).expect("the file").ino;
+    again.attr(ino).expect("its size").size
+}
+
+/// A write within one tick of the clock changes nothing of the inode; it saves what is in memory alone all the same.
+#[test]
+fn a_write_that_changes_nothing_more_of_an_unsaved_inode_saves_it() {
+    let (storage, fs) = new(64 * MIB);
+    let cut = unsaved_file(&fs, b"cut");
+    let node = fs.node(cut).expect("the file");
+    for _ in 0..100_000 {
+        // The state in which such a write finds it: unsaved, with the time that it would set.
+        let before = {
+            let mut state = node.write();
+            state.unsaved = true;
+            state.inode.mtime = crate::fs::now();
+            state.inode.ctime = state.inode.mtime;
+            state.inode.clone()
+        };
+        fs.write(cut, 0, b"x", false).expect("write");
+        if node.read().inode == before {
+            fs.sync_of(cut).expect("sync");
+            assert_eq!(size_in(storage.power_cut(5), b"cut"), 5000);
+            return;
+        }
+    }
+    panic!("the clock never stood still for a write");
+}
+
+/// While one sync saves an inode, no other one says that it is durable.
+#[test]
+fn a_sync_waits_for_one_that_saves_inodes() {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    let (storage, fs) = new(64 * MIB);
+    let other = file(&fs, b"other");
+    let cut = unsaved_file(&fs, b"cut");
+    let (node, fs, storage) = (fs.node(cut).expect("the file"), &fs, &storage);
+    let (sender, ended) = std::sync::mpsc::channel();
+    let left = std::thread::scope(|scope| {
+        // The first sync looks at the inode and cannot take it.
+        let held = node.read();
+        scope.spawn(move || fs.sync_of(other));
+        while fs.unsaved.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        scope.spawn(move || sender.send(fs.sync().map(|()| storage.power_cut(1))));
+        // Far longer than it takes one that does not wait; one that waits would wait as long as the inode is held.
+        let early = ended.recv_timeout(Duration::from_millis(200)).ok();
+        drop(held);
+        early.or_else(|| ended.recv().ok()).expect("it ends").expect("the second sync")
+    });
+    assert_eq!(size_in(left, b"cut"), 5000);
+}
+
+/// What was taken before a reservation is asked for has its space.
+#[test]
+fn a_reservation_takes_no_space_of_what_was_collected() {
+    const PIECE: usize = 128 << 10;
+    let (_storage, fs) = new(256 * MIB);
+    let (log, other) = (file(&fs, b"log"), file(&fs, b"other"));
+    let piece = vec![7; PIECE];
+    fs.append(log, &piece[..64 << 10]).expect("append");
+    fs.sync().expect("sync");
+    fs.store().checkpoint().expect("checkpoint");
+    fs.streams.hold(true);
+    (0..8).for_each(|_| _ = fs.append(log, &piece).expect("append"));
+    let blocks = (fs.space().available - (300 << 10)) / super::reserve::BLOCK_SPACE;
+    let fs = &fs;
+    std::thread::scope(|scope| {
+        scope.spawn(move || fs.allocate(other, libc::FALLOC_FL_KEEP_SIZE, 0, blocks * 4096));
+        // Until it has got its promise, or waits for what was collected.
+        let asked = std::time::Instant::now();
+        while fs.store().stats().promised_bytes == 0 && asked.elapsed().as_millis() < 200 {
+            std::thread::yield_now();
+        }
+        fs.streams.hold(false);
+    });
+    fs.sync_of(log).expect("what was taken is there");
+    assert_eq!(fs.attr(log).expect("its size").size, (64 << 10) + 8 * PIECE as u64);
+}
+
 #[test]
 fn a_streamed_write_that_failed_is_reported_once_and_its_size_comes_back() {
     const PIECE: usize = 256 << 10;
