@@ -27,19 +27,7 @@ impl Inner {
         let mut last = self.lock_checkpoint();
         self.freeze();
         let target = self.read_front().last_msn;
-        let mut check = SpaceCheck::Postpone;
-        while self.view().applied < target {
-            match self.apply_next(check) {
-                Ok(ApplyOutcome::Done) => check = SpaceCheck::Postpone,
-                // One of what has been applied frees what that has replaced.
-                Ok(ApplyOutcome::Postponed) | Err(Error::NoSpace) if check == SpaceCheck::Postpone => {
-                    self.checkpoint_applied(&mut last)?;
-                    check = SpaceCheck::Require;
-                }
-                Ok(_) => break,
-                Err(e) => return Err(e),
-            }
-        }
+        self.apply_up_to(target, &mut last)?;
         self.count_empty();
         self.checkpoint_applied(&mut last)?;
         drop(last);
@@ -48,8 +36,40 @@ impl Inner {
         Ok(())
     }
 
+    /// Applies what is frozen, as far as message `target`, with checkpoints in between where space has to be freed first.
+    pub(super) fn apply_up_to(&self, target: u64, last: &mut Checkpoint) -> Result<()> {
+        let mut check = SpaceCheck::Postpone;
+        while self.view().applied < target {
+            match self.apply_next(check) {
+                Ok(ApplyOutcome::Done) => check = SpaceCheck::Postpone,
+                // A checkpoint frees what has been replaced since the last one, by this thread or by another one in the meantime.
+                Ok(ApplyOutcome::Postponed) | Err(Error::NoSpace)
+                    if check == SpaceCheck::Postpone || last.msn != Some(self.view().applied) =>
+                {
+                    self.checkpoint_applied(last)?;
+                    check = SpaceCheck::Require;
+                }
+                Ok(_) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
     /// A checkpoint of what has been applied.
     pub(super) fn checkpoint_applied(&self, last: &mut Checkpoint) -> Result<()> {
+        match self.write_checkpoint(last) {
+            Err(Error::NoSpace) => {
+                // Whoever applies messages at the moment may have taken the space for a tree that he gives up: nobody does now.
+                let _tree = self.lock_tree();
+                self.store.flight.drain().map_err(|e| self.fail(e))?;
+                self.write_checkpoint(last)
+            }
+            written => written,
+        }
+    }
+
+    fn write_checkpoint(&self, last: &mut Checkpoint) -> Result<()> {
         let view = self.view();
         // Writers may have gone on, but whatever this root holds is exactly the batches up to `applied`.
         let (root, applied) = (view.root.clone(), view.applied);
@@ -75,11 +95,15 @@ impl Inner {
         let storage = &*self.store.storage;
         // After a failed flush nobody knows which blocks survived, so nothing written since can be relied on.
         storage.flush().doing("flushing a checkpoint").map_err(|e| self.fail(e))?;
-        let (log_pos, log_seq) = self.log.tail_after(applied);
+        let (life, (log_pos, log_seq), durable) = match &last.replayed {
+            // A recovery in the middle of its log: the next one reads the same frames and skips what this checkpoint has.
+            Some(log) if applied < log.last_msn => (log.life, (log.from.pos, log.from.seq), log.durable),
+            _ => (self.life, self.log.tail_after(applied), self.log.durable().max(applied)),
+        };
         let superblock = Superblock {
             uuid: self.uuid,
             generation: last.generation + 1,
-            life: self.life,
+            life,
             units: self.units,
             log_units: self.log_units,
             shape: self.store.shape,
@@ -88,7 +112,7 @@ impl Inner {
             msn: applied,
             log_pos,
             log_seq,
-            durable: self.log.durable().max(applied),
+            durable,
         };
         let written =
             if last.in_turn { superblock.write_in_turn(storage) } else { superblock.write(storage) };

@@ -20,7 +20,7 @@ use crate::block::BlockRef;
 use crate::buffer::{Buffer, Lookup};
 use crate::error::{Error, FailedOperation, Result, StopReason};
 use crate::key::Key;
-use crate::log::Log;
+use crate::log::{Log, LogPosition};
 use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
@@ -86,8 +86,21 @@ pub(super) struct Checkpoint {
     pub(super) place: TableLocation,
     /// Number of the last batch it holds; `None` if it is of an earlier life of the store.
     pub(super) msn: Option<u64>,
+    /// The log that a recovery replays.
+    pub(super) replayed: Option<ReplayedLog>,
     /// Write superblocks with [`crate::superblock::Superblock::write_in_turn`].
     pub(super) in_turn: bool,
+}
+
+/// The log that is being replayed, whose frames stay as they are until all of it is in a checkpoint.
+pub(super) struct ReplayedLog {
+    pub(super) life: u64,
+    /// Its first frame.
+    pub(super) from: LogPosition,
+    /// Number of its last batch.
+    pub(super) last_msn: u64,
+    /// Number of the last batch that was durable before.
+    pub(super) durable: u64,
 }
 
 /// How far spilled messages have been passed to their leaves.

@@ -1,11 +1,11 @@
 //! Creating, opening and recovering a store.
 
 use super::background::Background;
-use super::inner::{Checkpoint, CurrentViews, Inner, Signals, View};
+use super::inner::{Checkpoint, CurrentViews, Inner, ReplayedLog, Signals, View};
 use super::recover::{LogContents, place_of, ring};
 use super::space::memtable_bytes_max;
 use super::{Db, Options};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Error, LostBatches, Result};
 use crate::log::{self, Log, LogPosition};
 use crate::memtable::Memtable;
 use crate::node::Slot;
@@ -70,39 +70,7 @@ impl Db {
     /// [`Error::Lost`] if the log has lost what was durable, and [`Error::Corrupt`] if its end cannot be read, unless
     /// [`Options::recover`] is set; [`Error::Corrupt`] if the checkpoint or the log is damaged; [`Error::NotAStore`]; the storage's.
     pub fn open(storage: impl Storage + 'static, options: Options) -> Result<Db> {
-        let storage: Arc<dyn Storage> = Arc::new(storage);
-        let (sb, whole) = Superblock::read(&*storage)?;
-        let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
-        if units < sb.units {
-            return Err(Error::NotAStore(format!("storage has {units} units, the store needs {}", sb.units)));
-        }
-        let stored = stored_options(&sb, options);
-        stored.check(sb.units)?;
-        let found = RecoveredState {
-            uuid: sb.uuid,
-            life: sb.life + 1,
-            generation: sb.generation,
-            units: sb.units,
-            log_units: sb.log_units,
-            shape: sb.shape,
-            log: place_of(&sb),
-            msn: sb.msn,
-        };
-        let mut inner = assemble(storage, stored, &found);
-        inner.load_tree(&sb, None)?;
-        let logged = LogContents::read(&*inner.store.storage, &inner.store.table, &sb)?;
-        // A newer superblock may be lost, and frames of its life lie anywhere.
-        let later = logged.later(&*inner.store.storage, if whole { GAP_BYTES_MAX } else { u64::MAX })?;
-        let lost = logged.lost(&sb, &later);
-        if let Some(lost) = lost.clone().filter(|_| !inner.options.recover) {
-            return Err(Error::Lost(lost));
-        }
-        if let Some(offset) = logged.unreadable.filter(|_| !inner.options.recover) {
-            return Err(log::unreadable(offset));
-        }
-        // Frames that are given up must not be taken for those of the new life.
-        inner.life = inner.life.max(later.life + 1);
-        inner.log.set_life(inner.life);
+        let LoadedStore { inner, logged, lost } = load(Arc::new(storage), options)?;
         inner.recover(&logged)?;
         // From here on the old frames are not needed, and frames of the new life count.
         inner.checkpoint()?;
@@ -122,6 +90,54 @@ impl Db {
         let background = inner.options.background.then(|| Background::start(&inner)).transpose()?;
         Ok(Db { lost: None, inner, background })
     }
+}
+
+/// A checkpoint in memory, before the log that follows it is replayed.
+pub(super) struct LoadedStore {
+    pub inner: Inner,
+    pub logged: LogContents,
+    /// What was durable and is not there.
+    pub lost: Option<LostBatches>,
+}
+
+/// Reads the checkpoint in force and the log that follows it, whose extents keep their space. See [`Db::open`] for the errors.
+pub(super) fn load(storage: Arc<dyn Storage>, options: Options) -> Result<LoadedStore> {
+    let (sb, whole) = Superblock::read(&*storage)?;
+    let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
+    if units < sb.units {
+        return Err(Error::NotAStore(format!("storage has {units} units, the store needs {}", sb.units)));
+    }
+    let stored = stored_options(&sb, options);
+    stored.check(sb.units)?;
+    let found = RecoveredState {
+        uuid: sb.uuid,
+        life: sb.life + 1,
+        generation: sb.generation,
+        units: sb.units,
+        log_units: sb.log_units,
+        shape: sb.shape,
+        log: place_of(&sb),
+        msn: sb.msn,
+    };
+    let mut inner = assemble(storage, stored, &found);
+    inner.load_tree(&sb, None)?;
+    let logged = LogContents::read(&*inner.store.storage, &inner.store.table, &sb)?;
+    // A newer superblock may be lost, and frames of its life lie anywhere.
+    let later = logged.later(&*inner.store.storage, if whole { GAP_BYTES_MAX } else { u64::MAX })?;
+    let lost = logged.lost(&sb, &later);
+    if let Some(lost) = lost.clone().filter(|_| !inner.options.recover) {
+        return Err(Error::Lost(lost));
+    }
+    if let Some(offset) = logged.unreadable.filter(|_| !inner.options.recover) {
+        return Err(log::unreadable(offset));
+    }
+    // Frames that are given up must not be taken for those of the new life.
+    inner.life = inner.life.max(later.life + 1);
+    inner.log.set_life(inner.life);
+    let (last_msn, durable) = (logged.last_msn, sb.durable.max(logged.last_msn));
+    inner.lock_checkpoint().replayed =
+        Some(ReplayedLog { life: sb.life, from: place_of(&sb), last_msn, durable });
+    Ok(LoadedStore { inner, logged, lost })
 }
 
 /// `options` with what was chosen at creation.
@@ -189,6 +205,7 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Reco
             root: None,
             place: TableLocation::default(),
             msn: None,
+            replayed: None,
             in_turn: false,
         }),
         tree: Mutex::new(()),

@@ -3,8 +3,8 @@
 //! The log is read twice, frame by frame: only one frame is in memory, however long the log is. The first pass finds the end, sees
 //! that every batch makes sense, and takes the space of the extents that batches name out of the free space: before that nothing
 //! may be allocated. The second pass applies one batch after the other, and the tree is written meanwhile as that of a running
-//! store is. The checkpoint that the recovery began with stays in force to the end, with all of its blocks and its log, so a power
-//! cut meanwhile leaves what was there before.
+//! store is. The log stays as it is to the end. A checkpoint in the middle, which is taken only where space is short, names the same
+//! log as the one before, so a power cut meanwhile leaves a store that holds the same batches.
 
 use super::inner::{Inner, View};
 use super::write::{ApplyOutcome, SpaceCheck, add_changes};
@@ -252,6 +252,13 @@ impl Inner {
         }
         self.look_at_space();
         logged.replay(&*self.store.storage, |msn, changes| self.apply_logged(msn, &changes))?;
+        self.end_replay(logged)
+    }
+
+    /// Applies what the last batches left in the memtable, so that the next checkpoint has all of the log.
+    pub(super) fn end_replay(&self, logged: &LogContents) -> Result<()> {
+        self.apply_front()?;
+        self.count_empty();
         self.log.resume(logged.end(), self.read_front().last_msn);
         Ok(())
     }
@@ -279,7 +286,17 @@ impl Inner {
 
     fn apply_front(&self) -> Result<()> {
         self.freeze();
-        // There is no checkpoint in the middle of a recovery: the log that it began with would be lost.
+        let target = self.read_front().last_msn;
+        let mut last = self.lock_checkpoint();
+        // A repair takes no checkpoint in between: its log may be of several lives, and a superblock names one.
+        if last.replayed.is_some() {
+            match self.apply_up_to(target, &mut last) {
+                // What follows may free enough for the checkpoint that ends the recovery.
+                Ok(()) | Err(Error::NoSpace) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        drop(last);
         while self.apply_next(SpaceCheck::Skip)? != ApplyOutcome::Nothing {}
         // As before each batch that is written: a store that is short of space spills nothing and goes in small steps.
         self.look_at_space();

@@ -70,7 +70,7 @@ pub(crate) fn rebuild(storage: Arc<dyn Storage>, plan: &Plan<'_>) -> Result<Rebu
     logged.replay(&*inner.store.storage, |msn, changes| {
         inner.apply_logged(msn, &loss.sift(changes, &mut extents)?)
     })?;
-    inner.log.resume(logged.end(), inner.read_front().last_msn);
+    inner.end_replay(&logged)?;
     // Once for each superblock, so that nothing old or damaged stays.
     inner.checkpoint()?;
     inner.checkpoint()?;

@@ -352,10 +352,17 @@ impl Inner {
     }
 
     fn apply_after_checkpoint(&self) -> Result<ApplyOutcome> {
-        let mut last = self.lock_checkpoint();
-        self.checkpoint_applied(&mut last)?;
-        drop(last);
-        self.apply_next(SpaceCheck::Require)
+        loop {
+            let mut last = self.lock_checkpoint();
+            self.checkpoint_applied(&mut last)?;
+            let base = last.msn;
+            drop(last);
+            match self.apply_next(SpaceCheck::Require) {
+                // Another thread has applied something since, and the next checkpoint frees what that has replaced.
+                Err(Error::NoSpace) if Some(self.view().applied) != base => {}
+                applied => return applied,
+            }
+        }
     }
 
     /// Applies the oldest frozen memtable to the tree.

@@ -4,7 +4,9 @@
 use super::model::{World, contents};
 use super::trial::{KINDS, Kind, Trial};
 use super::*;
+use crate::db::open::load;
 use crate::storage::FaultPlan;
+use std::sync::Arc;
 
 #[test]
 fn a_cut_anywhere_leaves_a_prefix_not_older_than_the_last_sync() {
@@ -83,6 +85,53 @@ fn a_cut_at_each_write_of_a_checkpoint_loses_nothing_synced() {
             break;
         }
     }
+}
+
+/// Where there is no space for all of the log beside the checkpoint that it follows, opening takes another checkpoint in the middle of
+/// the log. A power cut after that one, or no space for the last one, must not lose the rest.
+#[test]
+fn an_opening_that_ends_in_the_middle_of_its_log_loses_nothing() {
+    let (mut midway, mut refused) = (0, 0);
+    for seed in seeds(12) {
+        println!("seed {seed}");
+        let mut world = World::new(seed);
+        let storage = sim(400);
+        let db = Db::create(storage.clone(), Options::tiny()).expect("create");
+        (0..100).for_each(|_| _ = db.write(world.scattered()).expect("write"));
+        db.checkpoint().expect("checkpoint");
+        let before = db.stats().checkpoints;
+        (0..50).for_each(|_| _ = db.write(world.scattered()).expect("write"));
+        db.sync().expect("sync");
+        assert_eq!(db.stats().checkpoints, before, "seed {seed}: the log was emptied");
+        let last = db.last_msn();
+        drop(db);
+        let begun = storage.image();
+        for left in (0..24).chain([1000]) {
+            let storage = SimStorage::from_image(begun.clone());
+            let what = format!("seed {seed} left {left}");
+            let loaded = load(Arc::new(storage.clone()), Options::tiny()).expect("load");
+            let generation = loaded.inner.lock_checkpoint().generation;
+            let table = &loaded.inner.store.table;
+            let others = table.allocate(table.free_units().saturating_sub(left));
+            let opened = loaded.inner.recover(&loaded.logged).and_then(|()| loaded.inner.checkpoint());
+            let taken = loaded.inner.lock_checkpoint().generation - generation;
+            match opened {
+                Ok(()) => midway += u64::from(taken > 1),
+                Err(Error::NoSpace) => (midway, refused) = (midway + taken, refused + 1),
+                Err(e) => panic!("{what}: {e}"),
+            }
+            drop((others, loaded));
+            for kept in 0..3 {
+                let again = Db::open(storage.power_cut(kept), Options::tiny());
+                let again = again.unwrap_or_else(|e| panic!("{what} kept {kept}: {e}"));
+                assert_eq!(again.last_msn(), last, "{what} kept {kept}");
+                assert!(contents(&again) == world.model, "{what} kept {kept}");
+                assert_sound(&again);
+            }
+        }
+    }
+    assert!(midway > 0, "no opening took a checkpoint in the middle of a log");
+    assert!(refused > 0, "there was always space");
 }
 
 #[test]
