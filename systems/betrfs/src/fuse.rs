@@ -33,7 +33,7 @@ pub(crate) struct Settings {
     pub ttl: Duration,
     /// Let the kernel collect writes; small writes are then no longer blind.
     pub writeback: bool,
-    /// Keep the beat for threads that take turns, see [`Beat`].
+    /// Keep the beat for threads that take turns.
     pub beat: bool,
     /// Give attributes with every read of a directory.
     pub readdirplus: bool,

@@ -115,6 +115,8 @@ struct Shared {
     active: AtomicUsize,
     /// Something failed or was lost.
     in_doubt: AtomicBool,
+    /// Times that something that was collected could not be written.
+    losses: AtomicU64,
     /// Bytes that may be taken unseen.
     credit: AtomicUsize,
     /// The next batch panics.
@@ -177,6 +179,7 @@ impl Shared {
             if !matches!(error, betree::Error::NoSpace) {
                 state.failed.get_or_insert(error.to_string());
             }
+            self.losses.fetch_add(1, Ordering::AcqRel);
             self.in_doubt.store(true, Ordering::Release);
         }
         self.active.fetch_sub(gone, Ordering::AcqRel);
@@ -216,6 +219,7 @@ impl Streams {
             changed: Condvar::new(),
             active: AtomicUsize::new(0),
             in_doubt: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
             credit: AtomicUsize::new(0),
             #[cfg(test)]
             panics: AtomicBool::new(false),
@@ -333,6 +337,11 @@ impl Streams {
     /// Whether something that was collected could not be written.
     pub fn is_in_doubt(&self) -> bool {
         self.shared.in_doubt.load(Ordering::Acquire)
+    }
+
+    /// How often something that was collected could not be written.
+    pub fn losses(&self) -> u64 {
+        self.shared.losses.load(Ordering::Acquire)
     }
 
     /// The files of which something was lost, until [`Streams::forget_lost`].
