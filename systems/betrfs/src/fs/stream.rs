@@ -2,7 +2,8 @@
 //! one batch of the store, written by a thread of its own while the next is collected.
 //!
 //! The order of operations stays: whatever else is to be written waits until all that was collected before has been.
-//! Only as much is collected as there is space for, so that a write that was taken finds its place.
+//! Only as much is collected as there seems to be space for. What then finds none is lost: the file is brought back to what the
+//! store has of it, and its next sync says so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
