@@ -95,7 +95,8 @@ impl Load for Fio {
             set.push(("ramp_time".into(), milliseconds(seconds)));
         }
         let path = place.root.join(FILE);
-        std::fs::write(&path, passed(&self.job, &set)?.text).map_err(at(&path))?;
+        let job = passed(&self.job, &set)?;
+        std::fs::write(&path, &job.text).map_err(at(&path))?;
         let fio = Fio::program(place.root)?;
         if phase == 0 {
             bench.report("fio lays its files out");
@@ -110,6 +111,7 @@ impl Load for Fio {
         // standard error is what is kept with the trial
         host::note!("{}", stored_json(&json));
         let told = FioReport::of(&json)?;
+        told.must_be_measured(&job)?;
         bench.note(format!(
             "{}: latencies in bins of 1/64 of a power of two, up to 1.6 % off; its JSON is in the trial's raw output",
             told.version
@@ -195,6 +197,18 @@ impl FioReport {
             means_ns: sorted.iter().map(|(op, sum)| (op.name.clone(), sum / op.ops as f64)).collect(),
             ops: sorted.into_iter().map(|(op, _)| op).collect(),
         })
+    }
+
+    /// Refuses figures of the ramp: fio tells them as its result when the job is done before `ramp_time` is over, without a latency.
+    fn must_be_measured(&self, job: &fiojob::External) -> Result<(), AppError> {
+        let is_off = |line: &str| ["gtod_reduce=1", "disable_lat=1"].contains(&line);
+        let ramps = job.ramp_seconds > 0.0 && !job.text.lines().any(is_off);
+        if !ramps || self.ops.iter().any(|op| !op.service.is_empty()) {
+            return Ok(());
+        }
+        let message = "nothing was measured: fio was done before its ramp_time was over; give the job more to do (io_size, or \
+                       time_based with runtime), or a shorter ramp_time";
+        Err(AppError::Protocol(message.into()))
     }
 }
 
@@ -294,6 +308,25 @@ mod tests {
         let told = FioReport::of(&json_of(text.as_bytes()).unwrap()).unwrap();
         let ops: Vec<_> = told.ops.iter().map(|op| (op.name.as_str(), op.ops)).collect();
         assert_eq!(ops, [("wal-write", 2), ("wal-fsync", 2)]);
+    }
+
+    /// As fio 3.33 tells of `size=1m`, `rate_iops=200`, `ramp_time=2`: 256 reads, all in the ramp.
+    #[test]
+    fn what_fio_tells_of_its_ramp_is_no_result() {
+        let text = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "x", "error": 0,
+            "read": {"io_bytes": 1048576, "total_ios": 256, "runtime": 1276, "iops": 200.6, "lat_ns": {"mean": 0.0, "N": 0}},
+            "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"mean": 0.0, "N": 0}},
+            "sync": {"total_ios": 0, "lat_ns": {"mean": 0.0, "N": 0}}}]}"#;
+        let told = FioReport::of(&json_of(text.as_bytes()).unwrap()).unwrap();
+        let judged = |more: &str| {
+            told.must_be_measured(&passed(&format!("[x]\nrw=read\nsize=1m\n{more}"), &[]).unwrap())
+        };
+        let error = judged("ramp_time=2\n").unwrap_err().to_string();
+        assert!(error.contains("before its ramp_time was over; give the job more to do"), "{error}");
+        assert!(judged("").is_ok() && judged("ramp_time=2\ngtod_reduce=1\n").is_ok());
+        let measured = FioReport::of(&json_of(JSON.as_bytes()).unwrap()).unwrap();
+        let job = passed("[a]\nrw=read\nsize=1m\nramp_time=2\n", &[]).unwrap();
+        assert!(measured.must_be_measured(&job).is_ok());
     }
 
     const JSON: &str = r#"fio: a warning
