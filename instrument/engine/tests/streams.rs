@@ -92,3 +92,30 @@ fn a_set_number_of_operations_is_not_spent_in_the_warm_up() {
     let deep = "[x]\nrw=read\nbs=4k\nsize=1m\ntime_based\nruntime=60\nioengine=libaio\niodepth=16\n";
     assert_eq!(job(deep, &few).io_ops(), 3);
 }
+
+/// Jobs that begin later, or end earlier, than others have rates of their own: as in fio, 1,000 a second each.
+#[test]
+fn a_rate_is_of_the_jobs_own_interval() {
+    let text = "[global]\nrw=read\nbs=4k\nsize=1m\ntime_based\nrate_iops=1000\n\
+                [late]\nstartdelay=2\nruntime=1\n[full]\nstartdelay=1\nruntime=2\n[short]\nstartdelay=1\nruntime=1\n";
+    let outcome = done(text);
+    for (name, seconds) in [("late-read", 1.0), ("full-read", 2.0), ("short-read", 1.0)] {
+        let op = op(&outcome, name);
+        let own = outcome.op_seconds(op);
+        assert!(own >= seconds, "{name}: {own} s");
+        // a job has no operation before its begin or behind its end: dividing by all of the interval would say less
+        let metric = outcome.metrics.iter().find(|metric| metric.name == format!("{name}/seconds"));
+        assert_eq!(metric.map(|metric| metric.value), Some(own), "{name}");
+    }
+    let seconds = |name: &str| outcome.op_seconds(op(&outcome, name));
+    assert!(seconds("short-read") < seconds("full-read") && seconds("late-read") < seconds("full-read"));
+    // all wait a second at least: that is no part of the load
+    assert_eq!(outcome.warmup_seconds, 0.0);
+    let first = op(&outcome, "full-read").ops_per_second[0];
+    assert!(first > 0, "the measured interval begins with the first job");
+    let alone = done("[x]\nrw=read\nbs=4k\nsize=1m\nnumjobs=2\n");
+    assert!(
+        !alone.metrics.iter().any(|metric| metric.name.ends_with("/seconds")),
+        "one job has one interval"
+    );
+}

@@ -72,9 +72,12 @@ pub fn lower(sections: &[Section], mut mistakes: Vec<JobError>, name: &str) -> R
     Ok(Loaded { notes: notes(&jobs), variables: variables(&jobs), workload })
 }
 
-/// When the last job's time is up, if each has one.
+/// When the last job's time is up, if each has one, from the begin of the first one.
 fn seconds(jobs: &[Job]) -> Option<u64> {
-    let of = |job: &Job| job.budget.seconds.map(|seconds| (seconds + job.budget.delay_seconds).ceil() as u64);
+    let first = jobs.iter().map(|job| job.budget.delay_seconds).fold(f64::INFINITY, f64::min);
+    let of = |job: &Job| {
+        job.budget.seconds.map(|seconds| (seconds + job.budget.delay_seconds - first).ceil() as u64)
+    };
     jobs.iter().map(of).collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 

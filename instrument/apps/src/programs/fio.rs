@@ -3,7 +3,7 @@
 //! Latencies are those of fio's `lat`: from before the submission to the completion, as loadline measures service time. fio
 //! keeps them in bins of 1/64 of a power of two (values below 128 ns are exact), so that a percentile of its is up to 1.6 % off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
@@ -116,6 +116,9 @@ impl Load for Fio {
             "{}: latencies in bins of 1/64 of a power of two, up to 1.6 % off; its JSON is in the trial's raw output",
             told.version
         ));
+        for (name, milliseconds) in &told.own_milliseconds {
+            bench.own_seconds(name, *milliseconds as f64 / 1000.0);
+        }
         for (name, value) in &told.means_ns {
             bench.metric(format!("{name}/mean_latency"), "ns", *value);
         }
@@ -159,6 +162,8 @@ struct FioReport {
     /// The longest of its jobs.
     seconds: f64,
     ops: Vec<OpOutcome>,
+    /// Of several jobs the length of each one's own, by operation; of clones the longest.
+    own_milliseconds: Vec<(String, u64)>,
     /// Mean latencies as fio worked them out itself, by operation.
     means_ns: Vec<(String, f64)>,
 }
@@ -167,7 +172,8 @@ impl FioReport {
     fn of(json: &Value) -> Result<FioReport, AppError> {
         let jobs = json["jobs"].as_array().filter(|jobs| !jobs.is_empty());
         let jobs = jobs.ok_or_else(|| AppError::Protocol("fio's JSON holds no jobs".into()))?;
-        let mut milliseconds = 0;
+        let (mut milliseconds, mut lengths) = (0, BTreeMap::<String, u64>::new());
+        let names: BTreeSet<&str> = jobs.iter().filter_map(|job| job["jobname"].as_str()).collect();
         // clones have one name: they are one kind of operation
         let (mut order, mut sums) = (Vec::new(), BTreeMap::<String, (OpOutcome, f64)>::new());
         for job in jobs {
@@ -176,7 +182,12 @@ impl FioReport {
                 let why = std::io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
                 return Err(AppError::Protocol(format!("fio's job {name} ended with an error: {why}")));
             }
-            milliseconds = milliseconds.max(job_milliseconds(json, job));
+            let own = job_milliseconds(json, job);
+            milliseconds = milliseconds.max(own);
+            for word in ["read", "write", "fsync"] {
+                let length = lengths.entry(format!("{name}-{word}")).or_default();
+                *length = own.max(*length);
+            }
             for (way, word, direction) in DIRECTIONS {
                 let part = &job[way];
                 let one = outcome(format!("{name}-{word}"), word, direction, part);
@@ -191,9 +202,15 @@ impl FioReport {
         }
         let version = json["fio version"].as_str().unwrap_or("fio").to_string();
         let sorted: Vec<(OpOutcome, f64)> = order.iter().filter_map(|name| sums.remove(name)).collect();
+        let length = |(op, _): &(OpOutcome, f64)| Some((op.name.clone(), *lengths.get(&op.name)?));
         Ok(FioReport {
             version,
             seconds: milliseconds as f64 / 1000.0,
+            own_milliseconds: if names.len() > 1 {
+                sorted.iter().filter_map(length).collect()
+            } else {
+                Vec::new()
+            },
             means_ns: sorted.iter().map(|(op, sum)| (op.name.clone(), sum / op.ops as f64)).collect(),
             ops: sorted.into_iter().map(|(op, _)| op).collect(),
         })
@@ -351,6 +368,11 @@ fio: a line after it"#;
         assert_eq!((read.ops, read.bytes, read.service.count()), (3, 12288, 3));
         assert_eq!(read.service.max(), Some(300));
         assert_eq!(told.means_ns, [("a-read".to_string(), 200.0), ("a-fsync".to_string(), 900.0)]);
+        assert_eq!(told.own_milliseconds, [], "one job has the interval for itself");
+        let two = JSON.replacen("\"jobname\": \"a\"", "\"jobname\": \"b\"", 1);
+        let told = FioReport::of(&json_of(two.as_bytes()).unwrap()).unwrap();
+        let own = [("b-read", 1500), ("b-fsync", 1500), ("a-read", 2000)];
+        assert_eq!(told.own_milliseconds, own.map(|(name, ms)| (name.to_string(), ms)));
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Frame<'r> {
     pub(crate) seed: u64,
     /// The length was told: the stream goes on until then.
     pub(crate) length_told: bool,
+    /// The load begins after so many seconds of each stream's delay.
+    pub(crate) common_delay_seconds: f64,
     pub(crate) data: DataPool,
     /// Records of the operations in the recorder.
     pub(crate) records: [usize; OPERATIONS.len()],
@@ -241,6 +243,11 @@ impl<'r, P: Port> Runner<'r, P> {
         (end, end_ns, ops)
     }
 
+    /// When its own measured interval began, or was to: behind its delay and its warm-up.
+    pub(crate) fn measured_from_ns(&self) -> u64 {
+        self.begin_ns.max(self.ramp_ns)
+    }
+
     /// Whether the run ended before the stream, which has come to `now`.
     fn cut_short(&self, now: u64) -> bool {
         self.frame.shared.control.stopped() || now >= self.timing.deadline_ns
@@ -249,7 +256,7 @@ impl<'r, P: Port> Runner<'r, P> {
     fn passes(&mut self) -> Fallible<()> {
         let (budget, timing) = (self.spec.budget, self.timing);
         let ns = |seconds: f64| (seconds * 1e9) as u64;
-        self.begin_ns = timing.begin_ns + ns(budget.delay_seconds);
+        self.begin_ns = timing.begin_ns + ns(budget.delay_seconds - self.frame.common_delay_seconds);
         sleep_blocking(&self.clock, self.frame.shared.control, self.begin_ns.min(timing.deadline_ns));
         self.ramp_ns = (self.begin_ns + ns(budget.ramp_seconds)).max(timing.measure_ns);
         self.ramping = self.ramp_ns > self.begin_ns;
