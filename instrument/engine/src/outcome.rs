@@ -45,7 +45,7 @@ pub(crate) fn sum_up(
     let cut_back = shared.cut_back.load(Relaxed);
     let mut metrics: Vec<Metric> =
         usage.iter().map(|(name, unit, value)| Metric::process(*name, unit, *value)).collect();
-    for (name, quantile) in [("due_time_lateness_p50", 0.5), ("due_time_lateness_p99", 0.99)] {
+    for (name, quantile) in names::DUE_TIME_LATENESS {
         if let Some(value) = late.quantile(quantile) {
             metrics.push(Metric::rate(name, "ns", value as f64));
         }

@@ -462,8 +462,7 @@ fn summarize(
         Metric::process(names::RETRIES, "1", all.retries as f64),
         Metric::process(names::ROLLED_BACK, "1", rolled_back as f64),
     ];
-    // by the names that the workload engine gives them
-    for (name, quantile) in [("due_time_lateness_p50", 0.5), ("due_time_lateness_p99", 0.99)] {
+    for (name, quantile) in names::DUE_TIME_LATENESS {
         metrics.extend(all.late.quantile(quantile).map(|value| Metric::rate(name, "ns", value as f64)));
     }
     // the last, incomplete second is left out, and so is what ended after the time was up
@@ -615,7 +614,8 @@ mod tests {
         assert_eq!(*slack.lock().unwrap(), [1, 1], "ns");
         let told = |rate| {
             let metrics = run(0, usize::MAX, rate).outcome.metrics;
-            metrics.iter().filter(|metric| metric.name.starts_with("due_time_lateness_p")).count()
+            let is_lateness = |name: &str| names::DUE_TIME_LATENESS.iter().any(|(known, _)| *known == name);
+            metrics.iter().filter(|metric| is_lateness(&metric.name)).count()
         };
         assert_eq!((told(Some(100.0)), told(None)), (2, 0));
     }
