@@ -69,7 +69,7 @@ impl Bench {
         let home = camino::Utf8Path::from_path(home).unwrap();
         let site = StackFactory::new(home, &home.join("work")).unwrap();
         let mut runner = RealRunner::new(site, "test-run").unwrap();
-        let arguments = ["--exact", "child", "--ignored", "--nocapture"];
+        let arguments = common::one_test("child");
         runner.program = Program::new(std::env::current_exe().unwrap(), &arguments);
         Bench { folder, runner }
     }
@@ -382,7 +382,7 @@ fn a_killed_run_leaves_no_process_and_its_stack_can_be_undone() {
     needs!(Mounts);
     let home = tempfile::tempdir().unwrap();
     let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "victim", "--ignored", "--nocapture"])
+        .args(common::one_test("victim"))
         .env("LOADLINE_TEST_HOME", home.path())
         // What it leaves in its own temporary folder goes with this one.
         .env("TMPDIR", home.path())
