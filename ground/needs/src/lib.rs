@@ -22,12 +22,14 @@
 //! | `need` | the needs by name |
 //! | `detect` | how each is found, with reason and remedy |
 //! | `require` | the list in `LOADLINE_REQUIRE` |
+//! | `strace` | what a program asks of the kernel |
 //! | `harness` | for test programs that are started by themselves: without libtest, with its output |
 
 mod detect;
 mod harness;
 mod need;
 mod require;
+mod strace;
 
 use std::io::Write;
 use std::path::Path;
@@ -35,6 +37,7 @@ use std::path::Path;
 pub use harness::{Case, run};
 pub use need::{Need, Unmet};
 use require::Required;
+pub use strace::strace;
 
 /// Names the needs that must be met, or `all`.
 pub const REQUIRE: &str = "LOADLINE_REQUIRE";

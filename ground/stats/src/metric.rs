@@ -88,6 +88,9 @@ pub mod names {
     pub const SERVER_CPU_SECONDS: &str = "server_cpu_seconds";
     /// Seconds in which the load's process, or its machine, stood still.
     pub const STOPPED_SECONDS: &str = "stopped_seconds";
+    /// How late threads woke from their waits for due times, in nanoseconds: the quantile of each name.
+    pub const DUE_TIME_LATENESS: [(&str, f64); 2] =
+        [("due_time_lateness_p50", 0.5), ("due_time_lateness_p99", 0.99)];
     /// The most memory that the load's group has used.
     pub const MEMORY_PEAK_BYTES: &str = "memory_peak_bytes";
     /// How often that group met its limit.

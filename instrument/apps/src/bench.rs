@@ -237,6 +237,11 @@ impl<'a> Bench<'a> {
         self.metrics.push(Metric::rate(name, unit, value));
     }
 
+    /// Seconds in which an operation was done, when it is a part of the load ([`Outcome::op_seconds`]).
+    pub(crate) fn own_seconds(&mut self, operation: &str, seconds: f64) {
+        self.metrics.push(Metric::duration(format!("{operation}/seconds"), seconds));
+    }
+
     /// What the counters grew by.
     pub fn counters_grew(&mut self, grown: impl IntoIterator<Item = Metric>) {
         self.metrics.extend(grown);

@@ -273,7 +273,7 @@ impl<'r, T: Target> Lane<'r, T> {
         let worked = match did {
             OpResult::Done(bytes) => {
                 self.completed(op, index, *start, now, bytes);
-                if op.is_io && self.shared.counts_ops() && !self.spend() {
+                if op.is_io && self.shared.counts_ops() && !self.spend(now) {
                     return self.granted(now, start).await;
                 }
                 true
@@ -380,10 +380,14 @@ impl<'r, T: Target> Lane<'r, T> {
         )))
     }
 
-    /// Takes one operation of the run's number; false when that was the last. Lanes take them in small batches so
-    /// that they do not all write one counter for every operation.
-    fn spend(&mut self) -> bool {
+    /// Takes one operation, which ended at `now`, of the run's number; false when that was the last. Lanes take them in small
+    /// batches so that they do not all write one counter for every operation.
+    fn spend(&mut self, now: u64) -> bool {
         self.advanced = true;
+        // the number is that of the measured interval: the warm-up takes nothing from it
+        if self.recorder.warming_up(now) {
+            return true;
+        }
         if self.quota == 0 {
             self.quota = self.shared.claim_ops();
             if self.quota == 0 {

@@ -1,5 +1,6 @@
 //! What a run has come to: the sums of its lanes, why it ended, and how long it was measured.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::*;
 
 use stats::Histogram;
@@ -44,11 +45,12 @@ pub(crate) fn sum_up(
     let cut_back = shared.cut_back.load(Relaxed);
     let mut metrics: Vec<Metric> =
         usage.iter().map(|(name, unit, value)| Metric::process(*name, unit, *value)).collect();
-    for (name, quantile) in [("due_time_lateness_p50", 0.5), ("due_time_lateness_p99", 0.99)] {
+    for (name, quantile) in names::DUE_TIME_LATENESS {
         if let Some(value) = late.quantile(quantile) {
             metrics.push(Metric::rate(name, "ns", value as f64));
         }
     }
+    metrics.extend(own_seconds(workload, programs, &results));
     if cut_back > 0 {
         metrics.push(Metric::process(names::APPEND_ONLY_FILES_CUT_BACK, "1", cut_back as f64));
         notes.push(
@@ -70,6 +72,29 @@ pub(crate) fn sum_up(
         metrics,
         notes,
     }
+}
+
+/// Of several jobs that run at once the seconds of each one's own interval, as metrics `NAME/seconds` of its operations: one that
+/// begins later or ends earlier than others has a rate of its own, as in fio. Of clones the longest counts.
+fn own_seconds(workload: &Workload, programs: &Programs, results: &[LaneResult]) -> Vec<Metric> {
+    let threads = workload.processes.iter().flat_map(|process| &process.threads);
+    let jobs: BTreeSet<&str> =
+        threads.filter(|thread| thread.stream.is_some()).map(|thread| thread.name.as_str()).collect();
+    if jobs.len() < 2 {
+        return Vec::new();
+    }
+    let mut longest: BTreeMap<usize, u64> = BTreeMap::new();
+    for result in results {
+        let Some(begin_ns) = result.own_begin_ns.filter(|begin| *begin < result.end_ns) else { continue };
+        for op in &programs.programs[result.program.0][result.program.1].ops {
+            let one = longest.entry(op.line).or_default();
+            *one = (*one).max(result.end_ns - begin_ns);
+        }
+    }
+    let metric = |(line, ns): (usize, u64)| {
+        Metric::duration(format!("{}/seconds", programs.lines[line].name), ns as f64 / 1e9)
+    };
+    longest.into_iter().map(metric).collect()
 }
 
 /// Why the run ended, and the length of the measured interval: of each thread that was at work to the end, until its

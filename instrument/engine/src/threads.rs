@@ -37,6 +37,8 @@ pub struct LaneResult {
     pub end: LaneEnd,
     /// When, on the target's clock.
     pub end_ns: u64,
+    /// Of a stream: when its own measured interval began, on the same clock.
+    pub own_begin_ns: Option<u64>,
     /// What it did.
     pub ops: Vec<OpRecord>,
     /// Values drawn by `testrandvar`.
@@ -338,6 +340,7 @@ impl<'r> RunContext<'r> {
             label: self.label(place),
             seed: self.options.seed,
             length_told: self.options.seconds.is_some(),
+            common_delay_seconds: self.workload.common_delay_seconds(),
             data: self.data(place, 0)?,
             records,
         })
@@ -350,6 +353,7 @@ impl<'r> RunContext<'r> {
             program: (place.process_definition, place.thread_definition),
             end,
             end_ns,
+            own_begin_ns: Some(runner.measured_from_ns()),
             ops,
             drawn: (0, 0.0, 0.0),
             late: runner.late.take(),
@@ -361,6 +365,7 @@ impl<'r> RunContext<'r> {
             program: (place.process_definition, place.thread_definition),
             end,
             end_ns: lane.ended_ns.saturating_sub(lane.waited_ns),
+            own_begin_ns: None,
             ops: lane.recorder.ops,
             drawn: lane.drawn,
             late: lane.late,

@@ -138,7 +138,8 @@ impl<'w, 'r> Watch<'w, 'r> {
         let ns = |seconds: f64| (seconds * 1e9).min(9e18) as u64;
         // Long enough for every thread to wake up before the load begins.
         let wake_ns = 1_000_000 + 20_000 * self.crew.published.len() as u64;
-        let begin_ns = self.clock.now() + wake_ns;
+        // nobody begins before
+        let begin_ns = self.clock.now() + wake_ns + ns(self.crew.workload.common_delay_seconds());
         let measure_ns = begin_ns + ns(self.plan.warmup_seconds);
         let deadline_ns =
             self.plan.seconds.map_or(u64::MAX, |seconds| measure_ns.saturating_add(ns(seconds)));

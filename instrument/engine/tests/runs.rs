@@ -57,6 +57,19 @@ fn varmail_never_dies_of_its_small_pool() {
 }
 
 #[test]
+fn a_set_number_of_operations_is_that_of_the_measured_interval() {
+    let text = "define fileset name=a,path=/x,size=4k,entries=8,prealloc\ndefine process name=p { thread name=t,instances=3 {\n\
+        flowop openfile name=o,filesetname=a,fd=1\nflowop read name=r,fd=1,iosize=4k\nflowop closefile name=c,fd=1 } }\nrun 60\n";
+    for number in [3000, 2] {
+        let warm = RunOptions { ops: Some(number), warmup_seconds: Some(0.2), ..RunOptions::default() };
+        let outcome = run(text, &warm);
+        assert_eq!((outcome.io_ops(), outcome.ended), (number, Ended::OpsReached));
+    }
+    let none = run(text, &ops(0));
+    assert_eq!((none.io_ops(), none.ended), (0, Ended::OpsReached), "0 is no number without a bound");
+}
+
+#[test]
 fn a_failing_operation_ends_the_run_with_its_name() {
     let text = "define file name=f,path=/x,size=1k,prealloc\n\
                 define process name=p { thread name=t { flowop openfile name=oops,filename=f,fd=1 } }\nrun 60\n";

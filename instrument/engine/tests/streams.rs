@@ -25,6 +25,15 @@ fn ops(outcome: &Outcome, name: &str) -> u64 {
     op(outcome, name).ops
 }
 
+/// Bytes of all files below a directory.
+fn length(directory: &std::path::Path) -> u64 {
+    let entries =
+        std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+    entries
+        .map(|path| if path.is_dir() { length(&path) } else { path.metadata().expect("a file").len() })
+        .sum()
+}
+
 /// The kernel refuses the flag when transfers are handed over: the run ends with its message.
 #[test]
 fn a_refused_submission_ends_the_run() {
@@ -45,4 +54,68 @@ fn a_block_written_twice_in_a_pass_is_expected_to_hold_the_later_write() {
     let backlog =
         "[x]\nrw=randwrite\nbs=4k\nsize=1m\nverify=crc32c\nverify_backlog=100\ntime_based\nruntime=1\n";
     assert!(ops(&done(backlog), "x-verify") > 0);
+}
+
+/// fio's `io_size` is of the whole job: what `ramp_time` has moved is gone from it (fio 3.33: 1,024 transfers of `io_size=4m` are
+/// 401 in the ramp and 623 after it). Its `number_ios` begins anew when the ramp is over.
+#[test]
+fn the_ramp_eats_of_the_size_and_not_of_the_number_of_transfers_as_in_fio() {
+    let text = "[x]\nrw=write\nbs=4k\nsize=64m\nfallocate=none\nrate_iops=2000\nramp_time=1\n";
+    let run = |more: &str| {
+        let workload = fiojob::load(&format!("{text}{more}\n"), "job", &[]).unwrap().workload;
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let options = RunOptions::default();
+        let outcome = engine::run(&workload, directory.path(), &options, &Control::new(), &mut |_| {})
+            .expect("the run");
+        // the file is as long as what was written in all
+        (length(directory.path()) >> 12, ops(&outcome, "x-write"))
+    };
+    let (all, measured) = run("io_size=12m");
+    assert_eq!(all, 3072);
+    assert!((1..3072).contains(&measured), "{measured}");
+    let (all, measured) = run("number_ios=3072");
+    assert_eq!(measured, 3072);
+    assert!(all > 3072, "{all}");
+}
+
+/// The number of operations of a run is that of the measured interval, however deep the queue is.
+#[test]
+fn a_set_number_of_operations_is_not_spent_in_the_warm_up() {
+    let options = RunOptions { ops: Some(5000), warmup_seconds: Some(0.2), ..RunOptions::default() };
+    for queue in ["ioengine=psync", "ioengine=libaio\niodepth=16", "ioengine=libaio\niodepth=16\nfsync=3"] {
+        let text = format!("[x]\nrw=write\nbs=4k\nsize=1m\ntime_based\nruntime=60\n{queue}\n");
+        let outcome = job(&text, &options);
+        assert_eq!((outcome.io_ops(), &outcome.ended), (5000, &Ended::OpsReached), "{queue}");
+    }
+    // fewer than the queue is deep
+    let few = RunOptions { ops: Some(3), ..options };
+    let deep = "[x]\nrw=read\nbs=4k\nsize=1m\ntime_based\nruntime=60\nioengine=libaio\niodepth=16\n";
+    assert_eq!(job(deep, &few).io_ops(), 3);
+}
+
+/// Jobs that begin later, or end earlier, than others have rates of their own: as in fio, 1,000 a second each.
+#[test]
+fn a_rate_is_of_the_jobs_own_interval() {
+    let text = "[global]\nrw=read\nbs=4k\nsize=1m\ntime_based\nrate_iops=1000\n\
+                [late]\nstartdelay=2\nruntime=1\n[full]\nstartdelay=1\nruntime=2\n[short]\nstartdelay=1\nruntime=1\n";
+    let outcome = done(text);
+    for (name, seconds) in [("late-read", 1.0), ("full-read", 2.0), ("short-read", 1.0)] {
+        let op = op(&outcome, name);
+        let own = outcome.op_seconds(op);
+        assert!(own >= seconds, "{name}: {own} s");
+        // a job has no operation before its begin or behind its end: dividing by all of the interval would say less
+        let metric = outcome.metrics.iter().find(|metric| metric.name == format!("{name}/seconds"));
+        assert_eq!(metric.map(|metric| metric.value), Some(own), "{name}");
+    }
+    let seconds = |name: &str| outcome.op_seconds(op(&outcome, name));
+    assert!(seconds("short-read") < seconds("full-read") && seconds("late-read") < seconds("full-read"));
+    // all wait a second at least: that is no part of the load
+    assert_eq!(outcome.warmup_seconds, 0.0);
+    let first = op(&outcome, "full-read").ops_per_second[0];
+    assert!(first > 0, "the measured interval begins with the first job");
+    let alone = done("[x]\nrw=read\nbs=4k\nsize=1m\nnumjobs=2\n");
+    assert!(
+        !alone.metrics.iter().any(|metric| metric.name.ends_with("/seconds")),
+        "one job has one interval"
+    );
 }

@@ -72,9 +72,12 @@ pub fn lower(sections: &[Section], mut mistakes: Vec<JobError>, name: &str) -> R
     Ok(Loaded { notes: notes(&jobs), variables: variables(&jobs), workload })
 }
 
-/// When the last job's time is up, if each has one.
+/// When the last job's time is up, if each has one, from the begin of the first one.
 fn seconds(jobs: &[Job]) -> Option<u64> {
-    let of = |job: &Job| job.budget.seconds.map(|seconds| (seconds + job.budget.delay_seconds).ceil() as u64);
+    let first = jobs.iter().map(|job| job.budget.delay_seconds).fold(f64::INFINITY, f64::min);
+    let of = |job: &Job| {
+        job.budget.seconds.map(|seconds| (seconds + job.budget.delay_seconds - first).ceil() as u64)
+    };
     jobs.iter().map(of).collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
@@ -428,6 +431,7 @@ mod tests {
             "openfiles=4",
             "group_reporting",
             "end_fsync=0",
+            "zero_buffers=0",
         ] {
             assert_eq!(read(&format!("[a]\nsize=1m\n{line}\n")).workload, plain, "{line}");
         }
@@ -470,6 +474,12 @@ mod tests {
             ("[a]\nsize=1m\nnumjobs=9999\n", 1, "numjobs is out of range"),
             ("[a]\nsize=1k\n", 1, "do not hold a block"),
             ("[a]\nsize=1m\ntime_based\n", 1, "needs `runtime`"),
+            (
+                "[a]\nsize=1m\nrw=write\nzero_buffers\n",
+                4,
+                "zero_buffers: 1 is not done: written data is never",
+            ),
+            ("[a]\nsize=1m\nrw=write\nbuffer_pattern=0xff\n", 4, "`--duplicate` say how much"),
             ("[a]\nsize=1m\nnrfiles=0\n", 1, "nrfiles is out of range"),
         ] {
             let errors = load(text, "j", &[]).expect_err(text).0;

@@ -18,7 +18,7 @@ pub const FLAGS: [&str; 13] = [
 ];
 
 /// Options that mean something for a job, as fio's HOWTO calls them.
-pub const MEANT: [&str; 94] = [
+pub const MEANT: [&str; 96] = [
     "rw",
     "readwrite",
     "rw_sequencer",
@@ -113,10 +113,12 @@ pub const MEANT: [&str; 94] = [
     "rate_ignore_thinktime",
     "zonemode",
     "trim_percentage",
+    "zero_buffers",
+    "buffer_pattern",
 ];
 
 /// Options that change nothing that reaches the kernel or is measured here.
-pub const NEUTRAL: [&str; 53] = [
+pub const NEUTRAL: [&str; 51] = [
     "description",
     "thread",
     "group_reporting",
@@ -125,8 +127,6 @@ pub const NEUTRAL: [&str; 53] = [
     "filename_format",
     "refill_buffers",
     "scramble_buffers",
-    "zero_buffers",
-    "buffer_pattern",
     "gtod_reduce",
     "gtod_cpu",
     "clocksource",
@@ -168,6 +168,7 @@ pub const NEUTRAL: [&str; 53] = [
     "verify_state_save",
     "verify_fatal",
     "verify_async",
+    // fio 3.33 itself takes it without effect: it reads back in one order
     "verifysort",
     "minimal",
 ];

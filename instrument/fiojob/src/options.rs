@@ -728,6 +728,14 @@ fn sides_with_the_default(name: &str, value: &str) -> Result<bool, String> {
         "rate_ignore_thinktime" => only(&["0"], "pauses count as time of the rate"),
         "zonemode" => only(&["none"], "zones are not kept"),
         "trim_percentage" => only(&["0"], "blocks are not discarded"),
+        "zero_buffers" => {
+            only(&["0"], "written data is never the same twice; `--compress` says how much of it compresses")
+        }
+        "buffer_pattern" => Err(
+            "a pattern is not done: written data is never the same twice; `--compress` and `--duplicate` say how much \
+             of it is alike, and verify=pattern with verify_pattern writes one"
+                .into(),
+        ),
         "softrandommap" => only(&["0", "1"], "0 or 1"),
         "size_percent" => Err("write size=50%".into()),
         _ => Ok(false),

@@ -372,6 +372,13 @@ impl Client {
         self.left > 0
     }
 
+    /// So many operations ended in the warm-up, which takes nothing from the workload's number of them.
+    pub(crate) fn give_back(&mut self, ops: u64) {
+        if self.left != u64::MAX {
+            self.left = self.left.saturating_add(ops);
+        }
+    }
+
     /// Chooses the next operation. One number decides which, in the order read, update, insert, scan, read-modify-write.
     pub fn choose(&mut self) -> Step {
         self.left -= u64::from(self.left != u64::MAX);

@@ -112,8 +112,8 @@ pub struct Bench {
     pub value_bytes: usize,
     /// Keys of one call of multireadrandom (`batch_size`).
     pub batch: u64,
-    /// Operations of each thread (`reads`); 0: one pass (fillseq, readseq,
-    /// readreverse), else as many as there is time for.
+    /// Operations of each thread (`reads`) in the measured interval; 0: one pass (fillseq; of readseq and readreverse what
+    /// the warm-up has left of one), else as many as there is time for.
     pub ops: u64,
 }
 
@@ -336,6 +336,14 @@ impl Terminal for Thread<'_> {
             // what runs beside ends with the others
             Part::Writer | Part::Scanner => !self.shared.over.load(Ordering::Acquire),
         }
+    }
+
+    /// A pass that ended in the warm-up begins anew.
+    fn give_back(&mut self, ops: u64) {
+        if self.left != u64::MAX {
+            self.left = self.left.saturating_add(ops);
+        }
+        self.ended = false;
     }
 
     fn choose(&mut self) -> usize {

@@ -10,6 +10,7 @@ use kv::redis::AppendPolicy;
 use kv::{Engine, Job, KvError, PatternJob};
 use needs::needs;
 use serve::LoadSite;
+use serve::drive::Pace;
 use stats::{Ended, Outcome};
 
 fn run(job: &Job) -> Result<Outcome, KvError> {
@@ -122,6 +123,40 @@ fn patterns_of_db_bench_count_as_db_bench_does() {
             assert_eq!((outcome.io_ops(), &outcome.ended), (KEYS, &Ended::Done), "{name}");
         }
     }
+}
+
+/// A warm-up takes nothing from a number of operations.
+const WARM: Pace = Pace { warmup_seconds: 0.2, ..PACE };
+
+#[test]
+fn a_number_of_operations_is_that_of_the_measured_interval() {
+    let warm = |job: &Job| {
+        let bench = Bench::new();
+        job.fill(&bench.place()).unwrap();
+        let outcome = job.measure(&WARM, &bench.place()).unwrap();
+        assert_eq!((outcome.io_ops(), &outcome.ended), (3000, &Ended::Done), "{}", job.engine);
+    };
+    warm(&job(Engine::Lmdb, workload('c', &[], false)));
+    needs!(Redis);
+    // more under way than there are at the end
+    warm(&Job { pipeline: 700, threads: 2, ..job(Engine::Redis, workload('c', &[], false)) });
+}
+
+#[test]
+fn reads_of_a_pattern_are_those_of_the_measured_interval() {
+    needs!(RocksDb);
+    let bench = Bench::new();
+    let pattern = kv::patterns::Pattern::ReadRandom;
+    let sizes = kv::patterns::Bench { pattern, keys: 3000, value_bytes: 100, batch: 10, ops: 2000 };
+    let job = PatternJob { bench: sizes, threads: 2, cache_bytes: None, sync: false };
+    job.fill(&bench.place()).unwrap();
+    let outcome = job.measure(&WARM, &bench.place()).unwrap();
+    assert_eq!((outcome.io_ops(), &outcome.ended), (4000, &Ended::Done));
+    // passes that end in the warm-up begin anew; what is measured is what is left of the last one
+    let pattern = kv::patterns::Pattern::ReadSeq;
+    let pass = PatternJob { bench: kv::patterns::Bench { pattern, ops: 0, ..sizes }, threads: 1, ..job };
+    let outcome = pass.measure(&WARM, &bench.place()).unwrap();
+    assert!((1..=3000).contains(&outcome.io_ops()), "{}", outcome.io_ops());
 }
 
 #[test]

@@ -166,6 +166,8 @@ pub fn prepare(
         let warmup_seconds = told(workload.warmup, settings.warmup);
         prepared.seconds = seconds.unwrap_or(prepared.seconds);
         prepared.warmup_seconds = warmup_seconds.unwrap_or(prepared.warmup_seconds);
+        // what all jobs wait comes before it
+        prepared.warmup_seconds += prepared.model().map_or(0.0, workload::Workload::common_delay_seconds);
     }
     Ok(prepared)
 }

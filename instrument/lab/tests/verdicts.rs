@@ -172,6 +172,39 @@ fn a_run_that_others_disturbed_is_no_ground_for_a_verdict() {
     assert_eq!(line.differed, ["others took 41 % of the CPU, before 1 %"]);
 }
 
+/// Of eight cores the load may use one (`taskset`): what others took of it is a share of one.
+#[test]
+fn a_load_that_is_bound_to_a_core_has_no_more_than_that() {
+    let study = on("'ext4'", "");
+    let bound = |others: f64, throughputs: &[u64]| {
+        let mut run = run(&study, &[throughputs]);
+        for trial in &mut run.trials {
+            let cpu = &mut trial.environment.as_mut().unwrap().cpu;
+            (cpu.cores_online, cpu.cores_allowed) = (Some(8), Some(1));
+            let metrics = &mut trial.outcome.as_mut().unwrap().metrics;
+            for (name, value) in [
+                ("counted_seconds", 4.0),
+                ("others_cpu_seconds", 4.0 * others),
+                ("cpu_user_seconds", 3.0),
+                ("cpu_system_seconds", 0.0),
+            ] {
+                metrics.push(stats::Metric::machine(name, "s", value));
+            }
+        }
+        run
+    };
+    let line = compare(&bound(0.01, SLOW), &bound(0.41, FAST)).pairs[0].lines[0].clone();
+    assert_eq!(line.finding.verdict, Verdict::CannotTell { why: Doubt::OtherMachine });
+    assert_eq!(line.differed, ["others took 41 % of the CPU, before 1 %"]);
+    assert_eq!(line.of_cpu_left, 0.0, "nobody knows on which cores others were");
+    let mut free = bound(0.01, FAST);
+    for trial in &mut free.trials {
+        trial.environment.as_mut().unwrap().cpu.cores_allowed = Some(8);
+    }
+    let line = compare(&bound(0.01, SLOW), &free).pairs[0].lines[0].clone();
+    assert!(line.differed.iter().any(|what| what.contains("1 of 8 CPUs")), "{:?}", line.differed);
+}
+
 #[test]
 fn the_cpu_that_others_took_is_taken_out_between_runs() {
     let study = on("'ext4'", "");

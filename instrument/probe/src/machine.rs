@@ -64,6 +64,11 @@ pub fn cpu(root: &Root) -> Cpu {
     Cpu {
         model,
         cores_online: root.text("/sys/devices/system/cpu/online").and_then(|list| count_list(&list)),
+        // As sched_getaffinity(2) says. A quota of a control group is not in it: under one the load runs on all of these, for
+        // less of the time, and what others take of a core it takes from the load as without one.
+        cores_allowed: root
+            .text("/proc/self/status")
+            .and_then(|status| count_list(value_of(&status, "Cpus_allowed_list", ':')?)),
         governor: root.text(policy("scaling_governor")),
         frequency_driver: root.text(policy("scaling_driver")),
         frequency_khz_min: root.number(policy("scaling_min_freq")),

@@ -43,6 +43,7 @@ fn loop_machine() -> Machine {
         ("/etc/os-release", "ID=debian\nPRETTY_NAME=\"Debian 12\"\n"),
         ("/proc/cpuinfo", "processor\t: 0\nmodel name\t: A CPU\nflags\t\t: fpu hypervisor\n"),
         ("/sys/devices/system/cpu/online", "0-1\n"),
+        ("/proc/self/status", "Name:\tx\nCpus_allowed:\t2\nCpus_allowed_list:\t1\n"),
         ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
         ("/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n"),
         ("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
@@ -109,7 +110,7 @@ fn the_machine_is_described() {
     assert_eq!(environment.kernel.command_line, ["mitigations=off", "isolcpus=1"]);
     assert_eq!(environment.kernel.distribution.as_deref(), Some("Debian 12"));
     assert_eq!(environment.cpu.model.as_deref(), Some("A CPU"));
-    assert_eq!(environment.cpu.cores_online, Some(2));
+    assert_eq!((environment.cpu.cores_online, environment.cpu.cores_allowed), (Some(2), Some(1)));
     assert_eq!(environment.cpu.boost, Some(false));
     assert_eq!(environment.cpu.virtualisation.as_deref(), Some("a hypervisor"));
     assert_eq!(environment.memory.transparent_huge_pages.as_deref(), Some("madvise"));

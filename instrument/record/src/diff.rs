@@ -103,7 +103,9 @@ fn weight_of(name: &str) -> Importance {
         // counted back from a clock that is set now and then; the boot's id says the same
         "kernel" if last == "booted" => Importance::Incidental,
         "kernel" => Importance::Fundamental,
-        "cpu" if matches!(last, "model" | "cores_online" | "virtualisation") => Importance::Fundamental,
+        "cpu" if matches!(last, "model" | "cores_online" | "cores_allowed" | "virtualisation") => {
+            Importance::Fundamental
+        }
         "memory" if last == "total_bytes" => Importance::Fundamental,
         _ => Importance::Setting,
     }

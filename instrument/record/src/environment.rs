@@ -99,6 +99,9 @@ pub struct Cpu {
     pub model: Option<String>,
     /// Processors online.
     pub cores_online: Option<u32>,
+    /// Processors that the load may run on (`taskset`, cpusets); those online when it is bound to none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores_allowed: Option<u32>,
     /// Governor of the first processor, e.g. `performance`.
     pub governor: Option<String>,
     /// Frequency driver, e.g. `intel_pstate`.

@@ -4,6 +4,7 @@ use stats::machine::Conditions;
 use stats::metric::names;
 use stats::{Outcome, covariate};
 
+use crate::environment::Environment;
 use crate::results::{MetricName, Run};
 use crate::study::Study;
 
@@ -15,7 +16,10 @@ pub fn conditions(run: &Run) -> Conditions {
     };
     let (cpu, memory) = (&environment.cpu, &environment.memory);
     let gib = memory.total_bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
-    let parts = [cpu.model.clone(), cpu.cores_online.map(|cores| format!("{cores} CPUs")), gib];
+    let cores = cores(environment);
+    let bound = bound(environment).zip(cpu.cores_online).map(|(own, all)| format!("{own} of {all} CPUs"));
+    let processors = bound.or_else(|| cpu.cores_online.map(|cores| format!("{cores} CPUs")));
+    let parts = [cpu.model.clone(), processors, gib];
     let hardware: Vec<String> = parts.into_iter().flatten().collect();
     let median = |of: &dyn Fn(&Outcome) -> Option<f64>| {
         let done = run.trials.iter().filter(|trial| trial.status.is_done());
@@ -26,7 +30,7 @@ pub fn conditions(run: &Run) -> Conditions {
     // under a limit of its own, a load waits for memory by itself
     let limited = Study::from_stored(&run.study).is_ok_and(|study| study.study.memory.is_some());
     Conditions {
-        cores: cpu.cores_online.map(f64::from),
+        cores,
         others: rate(names::OTHERS_CPU_SECONDS),
         steal: rate(names::STOLEN_CPU_SECONDS),
         yardstick: median(&|outcome| {
@@ -41,13 +45,26 @@ pub fn conditions(run: &Run) -> Conditions {
     }
 }
 
+/// Cores that the load may use. Of a load that is bound to some of them, what others took is told of all: it may be said to be
+/// disturbed where others kept to the other cores.
+fn cores(environment: &Environment) -> Option<f64> {
+    bound(environment).or(environment.cpu.cores_online).map(f64::from)
+}
+
+/// The number of cores of a load that is bound to some of those online.
+fn bound(environment: &Environment) -> Option<u32> {
+    let own = environment.cpu.cores_allowed?;
+    environment.cpu.cores_online.is_some_and(|all| own < all).then_some(own)
+}
+
 /// When the machine was started, in seconds since 1970.
 pub fn booted(run: &Run) -> Option<i64> {
     run.trials.iter().find_map(|trial| trial.environment.as_ref())?.kernel.booted
 }
 
 /// A metric's values of the same cell in two runs as they would be with all of the CPU left to the load; `None` where a
-/// trial did not measure what others took. More of it must be better for the metric.
+/// trial did not measure what others took, nor for a load that is bound to some of the cores: nobody knows on which ones
+/// others were. More of it must be better for the metric.
 ///
 /// The slope is the share of the CPU left that the load's own process used, over both runs: one for both, so that a stack
 /// that works more is not forgiven its own work. What works for the load in kernel threads or daemons is not in it; so
@@ -74,7 +91,7 @@ struct Measured {
 
 fn trials((run, cell): (&Run, u32), metric: MetricName) -> Option<Vec<Measured>> {
     let environment = run.trials.iter().find_map(|trial| trial.environment.as_ref())?;
-    let cores = f64::from(environment.cpu.cores_online?);
+    let cores = cores(environment).filter(|_| bound(environment).is_none())?;
     let done = run.trials_of(cell).filter(|trial| trial.status.is_done());
     let of = |outcome: &Outcome| {
         let others = rate(outcome, names::OTHERS_CPU_SECONDS)?;

@@ -55,6 +55,12 @@ pub trait Terminal: Send {
     /// What the server answered; after a conflict it has been rolled back.
     fn attempt(&mut self) -> Result<TransactionEnd, Self::Error>;
 
+    /// The operations of the call that has just ended were in the warm-up: a load that is a number of operations has them left
+    /// again, since its number is that of the measured interval.
+    fn give_back(&mut self, ops: u64) {
+        let _ = ops;
+    }
+
     /// Seconds that a person would key and think before a transaction of this kind; 0: none.
     fn wait_seconds(&mut self, kind: usize) -> f64 {
         let _ = kind;
@@ -77,6 +83,10 @@ impl<T: Terminal + ?Sized> Terminal for Box<T> {
         (**self).attempt()
     }
 
+    fn give_back(&mut self, ops: u64) {
+        (**self).give_back(ops);
+    }
+
     fn wait_seconds(&mut self, kind: usize) -> f64 {
         (**self).wait_seconds(kind)
     }
@@ -96,6 +106,16 @@ pub enum TransactionEnd {
         /// Bytes of keys and values, or of values alone, as the load says.
         bytes: u64,
     },
+}
+
+impl TransactionEnd {
+    /// Operations that it is.
+    fn ops(self) -> u64 {
+        match self {
+            TransactionEnd::Committed | TransactionEnd::RolledBack => 1,
+            TransactionEnd::Moved { ops, .. } => ops,
+        }
+    }
 }
 
 /// How long and how fast.
@@ -256,11 +276,14 @@ impl Clock<'_> {
                 }
             };
             now = Instant::now();
-            if let Some(second) = self.second(now) {
-                counts.retries += u64::from(retries);
-                let due = due.map(|due| now.saturating_duration_since(due));
-                counts.count(kind, done, now - began, due, second);
-                counts.ended(now);
+            match self.second(now) {
+                Some(second) => {
+                    counts.retries += u64::from(retries);
+                    let due = due.map(|due| now.saturating_duration_since(due));
+                    counts.count(kind, done, now - began, due, second);
+                    counts.ended(now);
+                }
+                None => terminal.give_back(done.map_or(1, TransactionEnd::ops)),
             }
         }
         (counts, None)
@@ -439,8 +462,7 @@ fn summarize(
         Metric::process(names::RETRIES, "1", all.retries as f64),
         Metric::process(names::ROLLED_BACK, "1", rolled_back as f64),
     ];
-    // by the names that the workload engine gives them
-    for (name, quantile) in [("due_time_lateness_p50", 0.5), ("due_time_lateness_p99", 0.99)] {
+    for (name, quantile) in names::DUE_TIME_LATENESS {
         metrics.extend(all.late.quantile(quantile).map(|value| Metric::rate(name, "ns", value as f64)));
     }
     // the last, incomplete second is left out, and so is what ended after the time was up
@@ -592,7 +614,8 @@ mod tests {
         assert_eq!(*slack.lock().unwrap(), [1, 1], "ns");
         let told = |rate| {
             let metrics = run(0, usize::MAX, rate).outcome.metrics;
-            metrics.iter().filter(|metric| metric.name.starts_with("due_time_lateness_p")).count()
+            let is_lateness = |name: &str| names::DUE_TIME_LATENESS.iter().any(|(known, _)| *known == name);
+            metrics.iter().filter(|metric| is_lateness(&metric.name)).count()
         };
         assert_eq!((told(Some(100.0)), told(None)), (2, 0));
     }

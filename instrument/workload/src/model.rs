@@ -483,4 +483,11 @@ impl Workload {
             _ => None,
         })
     }
+
+    /// Seconds for which all threads wait before they begin: the shortest delay of its streams. They are no part of the load.
+    pub fn common_delay_seconds(&self) -> f64 {
+        let threads = self.processes.iter().flat_map(|process| &process.threads);
+        let of = |thread: &Thread| thread.stream.as_ref().map_or(0.0, |stream| stream.budget.delay_seconds);
+        threads.map(of).reduce(f64::min).unwrap_or(0.0)
+    }
 }

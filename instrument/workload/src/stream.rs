@@ -287,9 +287,9 @@ pub struct StreamBudget {
     pub time_based: bool,
     /// Seconds after its begin and its warm-up.
     pub seconds: Option<f64>,
-    /// It begins so many seconds after the load.
+    /// It waits so many seconds before it begins; what all wait is no part of the load.
     pub delay_seconds: f64,
-    /// What it does in its first seconds is not counted, nor taken from the budget.
+    /// What it does in its first seconds is not counted; it is taken from `bytes`, but not from `transfers`.
     pub ramp_seconds: f64,
 }
 

@@ -125,12 +125,14 @@ impl ExtentWriteQueue {
         let Some((ticket, job)) = s.queue.pop_front() else { return false };
         drop(s);
         let failed = Some("a thread that wrote an extent panicked".into());
-        let mut writing = Writing { flight: self, ticket, id: job.block.id(), failed };
+        let mut writing = Writing { flight: self, ticket, job: Some(job.clone()), failed };
         let places = scatter(job.block.info(), &job.buf);
         let written = storage.write_many(&places).doing("writing an extent");
         if written.is_ok() {
             keep(&job.block, job.buf.clone());
         }
+        drop(places);
+        drop(job);
         writing.failed = written.err().map(|e| e.to_string());
         true
     }
@@ -140,7 +142,7 @@ impl ExtentWriteQueue {
 struct Writing<'a> {
     flight: &'a ExtentWriteQueue,
     ticket: u64,
-    id: BlockId,
+    job: Option<Arc<Job>>,
     failed: Option<String>,
 }
 
@@ -150,11 +152,51 @@ impl Drop for Writing<'_> {
         if let Some(why) = self.failed.take() {
             s.failed.get_or_insert(why);
         }
-        s.jobs.remove(&self.id);
+        let found = self.job.as_ref().and_then(|job| s.jobs.remove(&job.block.id()));
+        drop(s);
+        // Whoever drains counts on it that an extent that nobody refers to takes no space any more.
+        drop((found, self.job.take()));
+        let mut s = self.flight.lock();
         let len = s.unfinished.remove(&self.ticket).unwrap_or(0);
         s.bytes -= len;
         self.flight.count.fetch_sub(1, Ordering::Release);
         drop(s);
         self.flight.turn.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{BlockInfo, BlockKind};
+    use crate::storage::{AlignedBuf, BufPool, SimStorage, UNIT};
+    use crate::table::Table;
+
+    #[test]
+    fn what_has_been_drained_and_is_not_wanted_takes_no_space() {
+        let (storage, table, pool) =
+            (SimStorage::new(64 * UNIT as u64), Table::new(2, 64, false), BufPool::new(1 << 20));
+        let flight = ExtentWriteQueue::default();
+        let free = table.free_units();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| flight.run(&storage, &|_, _| {}));
+            let wrong = (0..3000).find(|_| {
+                let buf = pool.filled(&[&AlignedBuf::zeroed(UNIT)]);
+                let info = BlockInfo {
+                    kind: BlockKind::Extent,
+                    segments: table.allocate(1).expect("space"),
+                    len: UNIT as u32,
+                    head_len: 0,
+                    sums: vec![0],
+                    out: Vec::new(),
+                };
+                flight.send(table.insert(info), Arc::new(buf)).expect("send");
+                flight.drain().expect("drain");
+                table.free_units() != free
+            });
+            flight.close();
+            writer.join().expect("the writer");
+            assert_eq!(wrong, None, "a round after which it took space");
+        });
     }
 }

@@ -17,7 +17,7 @@ use crate::fs::{
 };
 use crate::key;
 use crate::record::Time;
-use crate::syncer::Syncer;
+use crate::syncer::{Syncer, sync_errno};
 
 /// A write of so many bytes may have to wait until others have been written.
 const LONG: usize = 16 << 10;
@@ -33,7 +33,7 @@ pub(crate) struct Settings {
     pub ttl: Duration,
     /// Let the kernel collect writes; small writes are then no longer blind.
     pub writeback: bool,
-    /// Keep the beat for threads that take turns, see [`Beat`].
+    /// Keep the beat for threads that take turns.
     pub beat: bool,
     /// Give attributes with every read of a directory.
     pub readdirplus: bool,
@@ -338,7 +338,7 @@ impl Server {
             (true, None) => self.syncer.sync_written(ino, written.bytes as u32, reply),
             (_, Some(coherence)) => match if durable { self.fs.sync_of(ino) } else { Ok(()) } {
                 Ok(()) => coherence.written(user, (ino, offset), written.bytes, reply),
-                Err(e) => reply.error(e.errno()),
+                Err(e) => reply.error(sync_errno(&e)),
             },
         }
     }
@@ -491,7 +491,10 @@ impl FileSystem for Server {
                 self.dropped.take(ino);
                 self.syncer.sync(ino, reply)
             }
-            Operation::SyncFs => empty(self.fs.sync(), reply),
+            Operation::SyncFs => match self.fs.sync() {
+                Ok(()) => empty(Ok(()), reply),
+                Err(e) => reply.error(sync_errno(&e)),
+            },
             Operation::OpenDir { .. } => self.open_dir(reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.read_dir(ino, handle, offset, size, false, reply)

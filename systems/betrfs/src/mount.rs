@@ -752,8 +752,10 @@ mod tests {
         let image = tempfile::NamedTempFile::new().expect("a file");
         // flock(1) takes the lock and holds it while it runs the program
         let mut other = std::process::Command::new("flock");
-        let mut other =
-            other.args(["-x", image.path().to_str().expect("UTF-8"), "sleep", "600"]).spawn().expect("flock");
+        let mut other = other
+            .args(["--no-fork", "-x", image.path().to_str().expect("UTF-8"), "sleep", "600"])
+            .spawn()
+            .expect("flock");
         assert!(wait_until(Duration::from_secs(20), || matches!(host::device::hold(image.path()), Ok(None))));
         let begin = Instant::now();
         let refused = Claim::take(image.path(), PATIENCE).expect_err("claimed twice").to_string();

@@ -252,6 +252,11 @@ impl Node {
         self.lost.store(true, Ordering::Release);
     }
 
+    /// Whether data that were taken are not there, and nobody has been told.
+    pub fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
     /// Whether data that were taken are not there; says so once.
     pub fn take_lost(&self) -> bool {
         self.lost.swap(false, Ordering::AcqRel)

@@ -15,6 +15,8 @@ pub const VERSION: u32 = 4;
 const OLDEST: u32 = 2;
 /// From this version on the places of inodes are kept.
 pub const WITH_PLACES: u32 = 4;
+/// Of a file system that has no space for them, but all else that this program writes.
+pub const WITHOUT_PLACES: u32 = WITH_PLACES - 1;
 
 const INODE: u8 = 1;
 const POINTER: u8 = 2;

@@ -65,7 +65,7 @@ pub(crate) struct Syncer {
 
 /// The error number of a sync that failed. Never `EROFS`, by which `fsync` says of what cannot be synced at all: programs take it for
 /// no failure (MySQL of directories).
-fn sync_errno(error: &Error) -> i32 {
+pub(crate) fn sync_errno(error: &Error) -> i32 {
     match error {
         Error::ReadOnly(_) => libc::EIO,
         other => other.errno(),

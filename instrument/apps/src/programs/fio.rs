@@ -3,7 +3,7 @@
 //! Latencies are those of fio's `lat`: from before the submission to the completion, as loadline measures service time. fio
 //! keeps them in bins of 1/64 of a power of two (values below 128 ns are exact), so that a percentile of its is up to 1.6 % off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
@@ -95,7 +95,8 @@ impl Load for Fio {
             set.push(("ramp_time".into(), milliseconds(seconds)));
         }
         let path = place.root.join(FILE);
-        std::fs::write(&path, passed(&self.job, &set)?.text).map_err(at(&path))?;
+        let job = passed(&self.job, &set)?;
+        std::fs::write(&path, &job.text).map_err(at(&path))?;
         let fio = Fio::program(place.root)?;
         if phase == 0 {
             bench.report("fio lays its files out");
@@ -110,10 +111,14 @@ impl Load for Fio {
         // standard error is what is kept with the trial
         host::note!("{}", stored_json(&json));
         let told = FioReport::of(&json)?;
+        told.must_be_measured(&job)?;
         bench.note(format!(
             "{}: latencies in bins of 1/64 of a power of two, up to 1.6 % off; its JSON is in the trial's raw output",
             told.version
         ));
+        for (name, milliseconds) in &told.own_milliseconds {
+            bench.own_seconds(name, *milliseconds as f64 / 1000.0);
+        }
         for (name, value) in &told.means_ns {
             bench.metric(format!("{name}/mean_latency"), "ns", *value);
         }
@@ -157,6 +162,8 @@ struct FioReport {
     /// The longest of its jobs.
     seconds: f64,
     ops: Vec<OpOutcome>,
+    /// Of several jobs the length of each one's own, by operation; of clones the longest.
+    own_milliseconds: Vec<(String, u64)>,
     /// Mean latencies as fio worked them out itself, by operation.
     means_ns: Vec<(String, f64)>,
 }
@@ -165,7 +172,8 @@ impl FioReport {
     fn of(json: &Value) -> Result<FioReport, AppError> {
         let jobs = json["jobs"].as_array().filter(|jobs| !jobs.is_empty());
         let jobs = jobs.ok_or_else(|| AppError::Protocol("fio's JSON holds no jobs".into()))?;
-        let mut milliseconds = 0;
+        let (mut milliseconds, mut lengths) = (0, BTreeMap::<String, u64>::new());
+        let names: BTreeSet<&str> = jobs.iter().filter_map(|job| job["jobname"].as_str()).collect();
         // clones have one name: they are one kind of operation
         let (mut order, mut sums) = (Vec::new(), BTreeMap::<String, (OpOutcome, f64)>::new());
         for job in jobs {
@@ -174,7 +182,12 @@ impl FioReport {
                 let why = std::io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
                 return Err(AppError::Protocol(format!("fio's job {name} ended with an error: {why}")));
             }
-            milliseconds = milliseconds.max(job_milliseconds(json, job));
+            let own = job_milliseconds(json, job);
+            milliseconds = milliseconds.max(own);
+            for word in ["read", "write", "fsync"] {
+                let length = lengths.entry(format!("{name}-{word}")).or_default();
+                *length = own.max(*length);
+            }
             for (way, word, direction) in DIRECTIONS {
                 let part = &job[way];
                 let one = outcome(format!("{name}-{word}"), word, direction, part);
@@ -189,12 +202,30 @@ impl FioReport {
         }
         let version = json["fio version"].as_str().unwrap_or("fio").to_string();
         let sorted: Vec<(OpOutcome, f64)> = order.iter().filter_map(|name| sums.remove(name)).collect();
+        let length = |(op, _): &(OpOutcome, f64)| Some((op.name.clone(), *lengths.get(&op.name)?));
         Ok(FioReport {
             version,
             seconds: milliseconds as f64 / 1000.0,
+            own_milliseconds: if names.len() > 1 {
+                sorted.iter().filter_map(length).collect()
+            } else {
+                Vec::new()
+            },
             means_ns: sorted.iter().map(|(op, sum)| (op.name.clone(), sum / op.ops as f64)).collect(),
             ops: sorted.into_iter().map(|(op, _)| op).collect(),
         })
+    }
+
+    /// Refuses figures of the ramp: fio tells them as its result when the job is done before `ramp_time` is over, without a latency.
+    fn must_be_measured(&self, job: &fiojob::External) -> Result<(), AppError> {
+        let is_off = |line: &str| ["gtod_reduce=1", "disable_lat=1"].contains(&line);
+        let ramps = job.ramp_seconds > 0.0 && !job.text.lines().any(is_off);
+        if !ramps || self.ops.iter().any(|op| !op.service.is_empty()) {
+            return Ok(());
+        }
+        let message = "nothing was measured: fio was done before its ramp_time was over; give the job more to do (io_size, or \
+                       time_based with runtime), or a shorter ramp_time";
+        Err(AppError::Protocol(message.into()))
     }
 }
 
@@ -296,6 +327,25 @@ mod tests {
         assert_eq!(ops, [("wal-write", 2), ("wal-fsync", 2)]);
     }
 
+    /// As fio 3.33 tells of `size=1m`, `rate_iops=200`, `ramp_time=2`: 256 reads, all in the ramp.
+    #[test]
+    fn what_fio_tells_of_its_ramp_is_no_result() {
+        let text = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "x", "error": 0,
+            "read": {"io_bytes": 1048576, "total_ios": 256, "runtime": 1276, "iops": 200.6, "lat_ns": {"mean": 0.0, "N": 0}},
+            "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"mean": 0.0, "N": 0}},
+            "sync": {"total_ios": 0, "lat_ns": {"mean": 0.0, "N": 0}}}]}"#;
+        let told = FioReport::of(&json_of(text.as_bytes()).unwrap()).unwrap();
+        let judged = |more: &str| {
+            told.must_be_measured(&passed(&format!("[x]\nrw=read\nsize=1m\n{more}"), &[]).unwrap())
+        };
+        let error = judged("ramp_time=2\n").unwrap_err().to_string();
+        assert!(error.contains("before its ramp_time was over; give the job more to do"), "{error}");
+        assert!(judged("").is_ok() && judged("ramp_time=2\ngtod_reduce=1\n").is_ok());
+        let measured = FioReport::of(&json_of(JSON.as_bytes()).unwrap()).unwrap();
+        let job = passed("[a]\nrw=read\nsize=1m\nramp_time=2\n", &[]).unwrap();
+        assert!(measured.must_be_measured(&job).is_ok());
+    }
+
     const JSON: &str = r#"fio: a warning
 {"fio version": "fio-3.33", "jobs": [
  {"jobname": "a", "error": 0,
@@ -318,6 +368,11 @@ fio: a line after it"#;
         assert_eq!((read.ops, read.bytes, read.service.count()), (3, 12288, 3));
         assert_eq!(read.service.max(), Some(300));
         assert_eq!(told.means_ns, [("a-read".to_string(), 200.0), ("a-fsync".to_string(), 900.0)]);
+        assert_eq!(told.own_milliseconds, [], "one job has the interval for itself");
+        let two = JSON.replacen("\"jobname\": \"a\"", "\"jobname\": \"b\"", 1);
+        let told = FioReport::of(&json_of(two.as_bytes()).unwrap()).unwrap();
+        let own = [("b-read", 1500), ("b-fsync", 1500), ("a-read", 2000)];
+        assert_eq!(told.own_milliseconds, own.map(|(name, ms)| (name.to_string(), ms)));
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Frame<'r> {
     pub(crate) seed: u64,
     /// The length was told: the stream goes on until then.
     pub(crate) length_told: bool,
+    /// The load begins after so many seconds of each stream's delay.
+    pub(crate) common_delay_seconds: f64,
     pub(crate) data: DataPool,
     /// Records of the operations in the recorder.
     pub(crate) records: [usize; OPERATIONS.len()],
@@ -142,7 +144,7 @@ pub(crate) struct Runner<'r, P: Port> {
     last_was_sync: bool,
     completed: u64,
     last_pause: u64,
-    /// Operations that it may still do of the run's number.
+    /// Operations that it may still complete of the run's number; those in flight are among them.
     quota: u64,
     ops_reached: bool,
     /// How late the next operation of an offered load is, once it is due.
@@ -241,6 +243,11 @@ impl<'r, P: Port> Runner<'r, P> {
         (end, end_ns, ops)
     }
 
+    /// When its own measured interval began, or was to: behind its delay and its warm-up.
+    pub(crate) fn measured_from_ns(&self) -> u64 {
+        self.begin_ns.max(self.ramp_ns)
+    }
+
     /// Whether the run ended before the stream, which has come to `now`.
     fn cut_short(&self, now: u64) -> bool {
         self.frame.shared.control.stopped() || now >= self.timing.deadline_ns
@@ -249,7 +256,7 @@ impl<'r, P: Port> Runner<'r, P> {
     fn passes(&mut self) -> Fallible<()> {
         let (budget, timing) = (self.spec.budget, self.timing);
         let ns = |seconds: f64| (seconds * 1e9) as u64;
-        self.begin_ns = timing.begin_ns + ns(budget.delay_seconds);
+        self.begin_ns = timing.begin_ns + ns(budget.delay_seconds - self.frame.common_delay_seconds);
         sleep_blocking(&self.clock, self.frame.shared.control, self.begin_ns.min(timing.deadline_ns));
         self.ramp_ns = (self.begin_ns + ns(budget.ramp_seconds)).max(timing.measure_ns);
         self.ramping = self.ramp_ns > self.begin_ns;
@@ -299,9 +306,7 @@ impl<'r, P: Port> Runner<'r, P> {
             if now >= self.deadline_ns || self.frame.shared.control.stopped() {
                 return Ok(false);
             }
-            if self.ramping && now >= self.ramp_ns {
-                self.end_ramp();
-            }
+            self.end_ramp_if_over(now);
             if !self.time_based && self.is_spent() {
                 return Ok(false);
             }
@@ -311,7 +316,7 @@ impl<'r, P: Port> Runner<'r, P> {
             if self.backlog_is_due() {
                 self.read_back(self.spec.verify.as_ref().map_or(0, |verify| verify.batch))?;
             }
-            if self.frame.shared.counts_ops() && self.quota == 0 && !self.claim()? {
+            if self.frame.shared.counts_ops() && self.quota <= self.in_flight() as u64 && !self.claim()? {
                 return Ok(false);
             }
             if self.frame.shared.pace.is_some() && self.offer.is_none() && !self.meet_offered()? {
@@ -347,11 +352,20 @@ impl<'r, P: Port> Runner<'r, P> {
         }
     }
 
-    /// The warm-up is over: the budget is whole again.
+    #[inline]
+    fn end_ramp_if_over(&mut self, now: u64) {
+        if self.ramping && now >= self.ramp_ns {
+            self.end_ramp();
+        }
+    }
+
+    /// The warm-up is over. As in fio it has eaten of the bytes (`size`, `io_size`), but not of the number of transfers
+    /// (`number_ios`), among which are those in flight.
     #[cold]
     fn end_ramp(&mut self) {
         self.ramping = false;
-        (self.issued_bytes, self.issued, self.completed, self.last_pause) = (0, 0, 0, 0);
+        self.issued = self.in_flight() as u64;
+        (self.completed, self.last_pause) = (0, 0);
         self.begin_ns = self.ramp_ns;
         self.next.restart_counts();
     }
@@ -543,7 +557,6 @@ impl<'r, P: Port> Runner<'r, P> {
     /// Begins a transfer and waits while the queue is full; the time.
     #[inline]
     fn transfer(&mut self, file: usize, way: usize, offset: u64, bytes: usize) -> Fallible<u64> {
-        self.quota = self.quota.saturating_sub(1);
         // reads of a stream that writes, too, find what is there
         let checked = self.checker.is_some() && way == READ && !self.spec.way.writes();
         self.begin(file, way, offset, bytes, if checked { Finds::Block } else { Finds::Anything })
@@ -625,8 +638,7 @@ impl<'r, P: Port> Runner<'r, P> {
         let place = &mut self.places[number];
         place.operation = if data_only { FDATASYNC } else { FSYNC };
         (place.file, place.bytes, place.moved, place.start_ns) = (file, 0, 0, start_ns);
-        place.lag_ns = self.offer.take().flatten();
-        self.quota = self.quota.saturating_sub(1);
+        (place.lag_ns, place.finds) = (self.offer.take().flatten(), Finds::Anything);
         let Some(open) = &self.files[file] else {
             return Err(RunFault::boxed("a file was closed under a sync"));
         };
@@ -686,7 +698,13 @@ impl<'r, P: Port> Runner<'r, P> {
         }
         let (operation, start, bytes, lag) =
             (place.operation, place.start_ns, place.bytes as u64, place.lag_ns);
+        let is_read_back = matches!(place.finds, Finds::Piece(_));
+        self.end_ramp_if_over(now);
         self.free.push(number);
+        // neither what is read back nor the warm-up takes from the run's number of operations
+        if !is_read_back && !self.ramping {
+            self.quota = self.quota.saturating_sub(1);
+        }
         if self.places[number].finds != Finds::Anything && operation == READ {
             self.check(number)?;
         }
@@ -752,11 +770,16 @@ impl<'r, P: Port> Runner<'r, P> {
     /// Claims operations of a run with a set number of them; waits for a grant of one that goes in slices. False: it is over.
     #[cold]
     fn claim(&mut self) -> Fallible<bool> {
-        self.quota = self.frame.shared.claim_ops();
-        if self.quota > 0 {
+        let claimed = self.frame.shared.claim_ops();
+        self.quota = self.quota.saturating_add(claimed);
+        if claimed > 0 {
             return Ok(true);
         }
         self.quiesce()?;
+        // what ended in the warm-up has taken nothing
+        if self.quota > 0 {
+            return Ok(true);
+        }
         let control = self.frame.shared.control;
         let Some(slices) = control.slices() else {
             self.ops_reached = true;

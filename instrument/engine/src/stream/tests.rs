@@ -93,7 +93,15 @@ fn issue<P: Port>(text: &str, port: P) -> (LaneEnd, u64, Vec<OpRecord>) {
     };
     let data = DataPool::new(DataSpec { compress_percent: 0, duplicate_percent: 0 }, 1, 0, 0).unwrap();
     let records = [0; OPERATIONS.len()];
-    let frame = Frame { shared: &shared, label: "x-1".into(), seed: 1, length_told: false, data, records };
+    let frame = Frame {
+        shared: &shared,
+        label: "x-1".into(),
+        seed: 1,
+        length_told: false,
+        common_delay_seconds: 0.0,
+        data,
+        records,
+    };
     let (now, published) = (Clock::get().now(), AtomicU64::new(0));
     let timing = Timing { begin_ns: now, measure_ns: now, deadline_ns: u64::MAX, period_ns: 0 };
     Runner::new(spec, port, frame).run(timing, Recorder::new(1, timing, &published))

@@ -26,39 +26,9 @@ pub struct Call {
 /// # Errors
 ///
 /// The program failed: what it said.
-pub fn of(command: &mut Command, directory: &Path, logs: &Path) -> Result<Vec<Vec<Call>>, String> {
-    let threads = traced(command, TRANSFERS, logs)?;
+pub fn of(command: &Command, directory: &Path, logs: &Path) -> Result<Vec<Vec<Call>>, String> {
+    let threads = needs::strace(command, TRANSFERS, logs)?;
     Ok(threads.values().map(|log| parse(log, directory)).filter(|calls| !calls.is_empty()).collect())
-}
-
-/// Runs a program under strace; what each thread asked of the kernel, by the thread's number.
-///
-/// # Errors
-///
-/// The program failed: what it said.
-pub fn traced(command: &mut Command, watched: &str, logs: &Path) -> Result<BTreeMap<u64, String>, String> {
-    let prefix = logs.join("calls");
-    let mut traced = Command::new("strace");
-    traced.args(["-ff", "-qq", "-v", "-y", "-s", "256", "-e"]).arg(format!("trace={watched}")).arg("-o");
-    traced.arg(&prefix).arg("--");
-    traced.arg(command.get_program()).args(command.get_args());
-    if let Some(folder) = command.get_current_dir() {
-        traced.current_dir(folder);
-    }
-    let output = traced.output().expect("strace runs");
-    let mut threads = BTreeMap::new();
-    for entry in std::fs::read_dir(logs).expect("the logs are there") {
-        let path = entry.expect("a log").path();
-        let number = path.extension().and_then(|number| number.to_str()?.parse::<u64>().ok());
-        let Some(number) = number else { continue };
-        threads.insert(number, String::from_utf8_lossy(&std::fs::read(&path).expect("a log")).into_owned());
-        std::fs::remove_file(&path).expect("the log was ours");
-    }
-    if !output.status.success() {
-        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-        return Err(said.concat());
-    }
-    Ok(threads)
 }
 
 /// The calls of a log.

@@ -78,9 +78,8 @@ fn discards_are_those_of_fio() {
         ["rw=trim\n", "rw=randtrim\n", "rw=trimwrite\n", "rw=randtrimwrite\n", "rw=randtrim\nbs=,,16k\n"]
     {
         let device = Device::new();
-        let by = |mut command: Command| {
-            calls::of(&mut command, Path::new("/dev"), device.place.path()).expect("it runs")
-        };
+        let by =
+            |command: Command| calls::of(&command, Path::new("/dev"), device.place.path()).expect("it runs");
         let (theirs, ours) = (by(device.fio(options)), by(device.ours(options)));
         let ends = calls::ends([&theirs, &ours]);
         assert_eq!(Sums::of(&theirs, &ends), Sums::of(&ours, &ends), "{options}");

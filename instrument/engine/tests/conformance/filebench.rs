@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::calls::{self, traced};
+use super::calls;
 use super::{Known, unknown};
-use needs::needs;
+use needs::{needs, strace};
 
 /// Calls by which the programs are compared, and those that tell whose child a thread is.
 const WATCHED: &str = "openat,open,creat,close,unlink,unlinkat,mkdir,mkdirat,rmdir,stat,lstat,newfstatat,statx,getdents64,\
@@ -123,7 +123,7 @@ fn by_filebench(program: &Path, text: &str, set: &[(&str, &str)]) -> Result<Shar
     // Its processes share memory at one address, which they find only where addresses are not random. Some scripts it never ends.
     let mut command = Command::new("timeout");
     command.arg(PATIENCE).args(["setarch", "-R"]).arg(program).arg("-f").arg(&script);
-    let logs = traced(&mut command, WATCHED, place.path())
+    let logs = strace(&command, WATCHED, place.path())
         .map_err(|said| format!("failed: {}", said.lines().last().unwrap_or("it said nothing")))?;
     let shares = shares(&logs, &directory, &descendants(&logs));
     if shares.is_empty() { Err("ran nothing".to_string()) } else { Ok(shares) }
@@ -138,7 +138,7 @@ fn by_us(text: &str, set: &[(&str, &str)]) -> Shares {
     };
     let made = run("prepare").output().expect("the example is built");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let logs = traced(&mut run("measure"), WATCHED, place.path()).unwrap_or_else(|said| panic!("{said}"));
+    let logs = strace(&run("measure"), WATCHED, place.path()).unwrap_or_else(|said| panic!("{said}"));
     shares(&logs, &directory, &logs.keys().copied().collect())
 }
 

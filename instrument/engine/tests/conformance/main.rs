@@ -80,7 +80,7 @@ fn by_us(row: &Row, sections: &[&str], place: &Path) -> Result<Did, String> {
         run
     };
     succeeded(&mut run("prepare"))?;
-    let threads = calls::of(&mut run("measure"), &directory, place)?;
+    let threads = calls::of(&run("measure"), &directory, place)?;
     Ok(Did { threads, files: sizes(&directory) })
 }
 

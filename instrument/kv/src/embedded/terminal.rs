@@ -91,6 +91,10 @@ impl Terminal for SessionTerminal<'_> {
         self.client.has_more()
     }
 
+    fn give_back(&mut self, ops: u64) {
+        self.client.give_back(ops);
+    }
+
     fn choose(&mut self) -> usize {
         let step = self.client.choose();
         self.client.prepare(&step, &mut self.room);

@@ -264,10 +264,18 @@ impl Loop<'_, '_> {
         terminal.ring.wires[node].fill()?;
         // all of them were here by now: a clock for each would count the reading of those before it as well
         let now = Instant::now();
-        let mut alike = CompletionBatch::new(now, self.clock.second(now), &mut self.counts);
-        let taken = terminal.take(node, &mut later, &mut |op| alike.add(op));
+        let second = self.clock.second(now);
+        let mut alike = CompletionBatch::new(now, second, &mut self.counts);
+        let mut ended = 0;
+        let taken = terminal.take(node, &mut later, &mut |op| {
+            ended += 1;
+            alike.add(op);
+        });
         alike.count();
         taken?;
+        if second.is_none() {
+            terminal.client.give_back(ended);
+        }
         for node in known..terminal.ring.wires.len() {
             self.add(number, terminal, node)?;
         }

@@ -8,7 +8,7 @@ use std::process::Command;
 use camino::{Utf8Path, Utf8PathBuf};
 use kv::patterns::{Bench, Pattern};
 use kv::{Job, PatternJob};
-use needs::needs;
+use needs::{needs, strace};
 use serve::drive::{self, Pace};
 
 /// Keys of the database: three times the cache.
@@ -92,35 +92,16 @@ fn by_db_bench(row: &Row, root: &Utf8Path) -> Seen {
     watched(command, root)
 }
 
-/// Runs a program under strace; what it did to the files of the database.
+/// What a program did to the files of the database.
 fn watched(command: Command, root: &Utf8Path) -> Seen {
-    let log = root.join("calls");
-    let mut traced = Command::new("strace");
-    traced.args(["-f", "-qq", "-y", "-s", "0", "-e", "trace=write,pwrite64,pread64,fsync,fdatasync", "-o"]);
-    traced.arg(&log).arg("--").arg(command.get_program()).args(command.get_args());
-    command.get_envs().for_each(|(name, value)| _ = traced.env(name, value.unwrap()));
-    let output = traced.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let mut seen = Seen::new();
-    let text = std::fs::read_to_string(&log).unwrap();
-    let (mut begun, folder) = (BTreeMap::new(), Job::data(root));
-    for line in text.lines() {
-        let Some((thread, call)) = line.split_once(' ') else { continue };
-        let call = call.trim_start();
-        let whole = match call.strip_prefix("<... ") {
-            Some(rest) => {
-                format!("{}{}", begun.remove(thread).unwrap_or_default(), rest.split_once('>').unwrap().1)
-            }
-            None => call.to_string(),
-        };
-        if let Some(first) = whole.strip_suffix(" <unfinished ...>") {
-            begun.insert(thread, first.to_string());
-            continue;
-        }
-        let (Some((name, _)), Some((_, result))) = (whole.split_once('('), whole.rsplit_once(" = ")) else {
+    let threads = strace(&command, "write,pwrite64,pread64,fsync,fdatasync", root.as_std_path())
+        .unwrap_or_else(|said| panic!("{command:?}: {said}"));
+    let (mut seen, folder) = (Seen::new(), Job::data(root));
+    for call in threads.values().flat_map(|log| log.lines()) {
+        let (Some((name, _)), Some((_, result))) = (call.split_once('('), call.rsplit_once(" = ")) else {
             continue;
         };
-        let Some((_, path)) = whole.split_once(folder.as_str()) else { continue };
+        let Some((_, path)) = call.split_once(folder.as_str()) else { continue };
         let path = path.split('>').next().unwrap();
         let bytes: u64 = result.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
         let kinds = match (name, path.rsplit_once('.').map(|(_, end)| end)) {

@@ -2,7 +2,7 @@
 
 use record::results::Status;
 use stack::StackError;
-use stats::Ended;
+use stats::{Ended, Outcome};
 
 use crate::runner::Report;
 use crate::stack_factory::StackSetupError;
@@ -59,7 +59,7 @@ pub(super) fn conclude(departure: WorkersOutcome, timeout_seconds: f64, report: 
         Ok(outcome) => {
             let failed = match &outcome.ended {
                 Ended::Failed { message } => Some(message.clone()),
-                _ => None,
+                _ => nothing_measured(&outcome),
             };
             report.outcome = Some(outcome);
             failed
@@ -78,11 +78,95 @@ pub(super) fn conclude(departure: WorkersOutcome, timeout_seconds: f64, report: 
     }
 }
 
+/// Why a trial whose measured interval holds no operation is not a result, and what to do: a rate of 0 would be a figure of the
+/// settings, not of the stack. `None` when there was an operation, when the load tells figures alone, and after an interrupt.
+fn nothing_measured(outcome: &Outcome) -> Option<String> {
+    let Outcome { ops, warmup_seconds, measured_seconds, ended, .. } = outcome;
+    if ops.is_empty() || ops.iter().any(|op| op.ops > 0) || *ended == Ended::Interrupted {
+        return None;
+    }
+    let (starved, errors) = ops.iter().fold((0, 0), |sum, op| (sum.0 + op.starved, sum.1 + op.errors));
+    Some(if *warmup_seconds > 0.0 && matches!(ended, Ended::Done | Ended::OpsReached) {
+        format!(
+            "nothing was measured: the load was done before its warm-up of {warmup_seconds} s was over; give it more to do \
+             (in a job file of fio: io_size, or time_based with runtime), or a shorter warm-up (--warmup, ramp_time)"
+        )
+    } else if starved > 0 {
+        format!(
+            "nothing was measured: no operation found a file, {starved} were skipped; give the filesets more entries, or \
+             another prealloc"
+        )
+    } else if errors > 0 {
+        format!("nothing was measured: all {errors} operations failed")
+    } else {
+        format!(
+            "nothing was measured: no operation ended in {measured_seconds} s; measure longer (--for), or offer more (--rate)"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use stats::Outcome;
+    use stats::metric::Metric;
+    use stats::{Direction, Histogram, OpClass, OpOutcome};
 
     use super::*;
+
+    fn outcome(ops: u64, ended: Ended) -> Outcome {
+        let op = OpOutcome {
+            name: "a".into(),
+            kind: "read".into(),
+            class: OpClass::Io,
+            direction: Direction::Read,
+            ops,
+            bytes: 0,
+            errors: 0,
+            starved: 0,
+            service: Histogram::new(),
+            intended: None,
+            ops_per_second: Vec::new(),
+            bytes_per_second: Vec::new(),
+            over_time: None,
+        };
+        Outcome {
+            measured_seconds: 2.0,
+            warmup_seconds: 3.0,
+            ended,
+            ops: vec![op],
+            metrics: vec![Metric::process("cpu_user_seconds", "s", 1.0)],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_measured_interval_without_an_operation_is_a_failure_that_says_what_to_do() {
+        let conclude = |outcome: Outcome| {
+            let result = WorkersOutcome { result: Ok(outcome), stopped: None, raw_output: String::new() };
+            super::conclude(result, 5.0, &mut Report::empty(Status::Interrupted))
+        };
+        let says = |outcome: Outcome| match conclude(outcome) {
+            Status::Failed { message } => message,
+            other => panic!("{other:?}"),
+        };
+        for (ended, part) in [
+            (Ended::Done, "warm-up of 3 s"),
+            (Ended::OpsReached, "--warmup"),
+            (Ended::TimeUp, "no operation ended in 2 s; measure longer"),
+        ] {
+            let message = says(outcome(0, ended));
+            assert!(message.contains(part), "{message}");
+        }
+        let mut starved = outcome(0, Ended::TimeUp);
+        starved.ops[0].starved = 7;
+        assert!(says(starved).contains("7 were skipped"));
+        let mut wrong = outcome(0, Ended::TimeUp);
+        wrong.ops[0].errors = 9;
+        assert!(says(wrong).contains("all 9 operations failed"));
+        assert_eq!(conclude(outcome(1, Ended::Done)), Status::Done);
+        assert_eq!(conclude(outcome(0, Ended::Interrupted)), Status::Interrupted);
+        let figures = Outcome { ops: Vec::new(), ..outcome(0, Ended::Done) };
+        assert_eq!(conclude(figures), Status::Done, "a load of figures alone has no operations");
+    }
 
     fn departure(result: Result<Ended, &str>, stopped: Option<StopReason>) -> WorkersOutcome {
         let result = result.map_err(str::to_string).map(|ended| Outcome {

@@ -13,6 +13,7 @@ use crate::runner::Progress;
 use crate::stack_factory::BuiltStack;
 use crate::trial::executor::Failure;
 use crate::trial::ranks::Ranks;
+use crate::trial::share;
 use crate::trial::supervisor::WorkersOutcome;
 
 /// Seeds of a trial's ranks are so far apart.
@@ -161,7 +162,7 @@ fn part(
         files_seed: shared.then_some(seed),
         stage: if shared { Stage::Measure } else { Stage::All },
         rate: whole.options.rate.map(|rate| rate / f64::from(size)),
-        ops: whole.options.ops.map(|ops| ops.div_ceil(u64::from(size))),
+        ops: whole.options.ops.map(|ops| share::of(ops, rank, size)),
         ..whole.options.clone()
     };
     let root = if shared { whole.root.clone() } else { whole.root.join(format!("rank-{rank:05}")) };

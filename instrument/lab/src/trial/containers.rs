@@ -17,6 +17,7 @@ use stats::{Outcome, parallel};
 use super::executor::{Executor, Failure, StopReason, Worker, WorkerEvent};
 use super::peer::{self, ProcessEvent, WorkerProcess};
 use super::process::{Program, signal};
+use super::share;
 use crate::load::LoadSpec;
 use crate::protocol::{Instruction, Release, Request};
 
@@ -136,7 +137,7 @@ fn part(at: u32, number: u32, whole: &Request) -> Request {
     let options = RunOptions {
         seed: whole.options.seed.wrapping_add(u64::from(at).wrapping_mul(SEED_STEP)),
         rate: whole.options.rate.map(|rate| rate / f64::from(number)),
-        ops: whole.options.ops.map(|ops| ops.div_ceil(u64::from(number))),
+        ops: whole.options.ops.map(|ops| share::of(ops, at, number)),
         // once for all, before the gate opens
         settle: false,
         ..whole.options.clone()
@@ -230,8 +231,12 @@ impl Containers {
         let first = passed.iter().copied().min().unwrap_or(self.opened_ns);
         let last = passed.iter().copied().max().unwrap_or(first);
         let seconds = |ns: i64| ns as f64 / 1e9;
+        let worked = outcomes.iter().enumerate().filter(|(_, outcome)| share::had_work(outcome));
         let mut rates: Vec<(f64, usize)> =
-            outcomes.iter().enumerate().map(|(at, outcome)| (outcome.io_ops_per_second(), at)).collect();
+            worked.map(|(at, outcome)| (outcome.io_ops_per_second(), at)).collect();
+        if rates.is_empty() {
+            rates.push((0.0, 0));
+        }
         let mut whole = parallel::combine(outcomes)?;
         rates.sort_by(|one, other| one.0.total_cmp(&other.0));
         let (slowest, fastest) = (*rates.first()?, *rates.last()?);
@@ -264,5 +269,22 @@ impl Containers {
         ));
         whole.notes.extend(self.runtime.remark());
         Some(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_together_do_as_many_operations_as_were_asked_for() {
+        let options = RunOptions { ops: Some(10), ..RunOptions::default() };
+        let load = LoadSpec::App { name: "x".into(), variables: Vec::new() };
+        let folder = std::path::Path::new("/");
+        let whole = Request::new(load, folder, folder, options);
+        let ops: Vec<Option<u64>> = (0..4).map(|at| part(at, 4, &whole).options.ops).collect();
+        assert_eq!(ops, [3, 3, 2, 2].map(Some));
+        let ops: Vec<Option<u64>> = (0..12).map(|at| part(at, 12, &whole).options.ops).collect();
+        assert_eq!((ops.iter().flatten().sum(), ops[11]), (10_u64, Some(0)), "no share is no bound left out");
     }
 }

@@ -8,6 +8,7 @@
 //! | `containers` | workers in containers |
 //! | `ranks` | workers of a launcher's ranks, on other machines too |
 //! | `peer` | a worker's process on this machine, and the pipes to it |
+//! | `share` | the share of a container or a rank in a number of operations |
 //! | [`machine`] | the machine around the load, sampled outside of it |
 
 pub(crate) mod containers;
@@ -16,4 +17,5 @@ pub mod machine;
 mod peer;
 pub mod process;
 pub(crate) mod ranks;
+pub(crate) mod share;
 pub mod supervisor;

@@ -10,6 +10,7 @@ use stats::metric::{Metric, names};
 use stats::{Outcome, parallel};
 
 use super::executor::{Executor, Failure, StopReason, Worker, WorkerEvent};
+use super::share;
 use crate::load::ResolvedWorkload;
 use crate::protocol::{Instruction, Message, Release};
 use crate::ranks::{LeaderCommand, RankGroup};
@@ -236,7 +237,9 @@ impl Drop for Ranks<'_> {
 
 /// What shows how equal the ranks were, as metrics and as sentences.
 fn describe(whole: &mut Outcome, parts: &[RankPart], load: &ResolvedWorkload) {
-    let rates: Vec<f64> = parts.iter().map(|part| part.outcome.io_ops_per_second()).collect();
+    // those without a share of the work have no rate to compare
+    let worked: Vec<&RankPart> = parts.iter().filter(|part| share::had_work(&part.outcome)).collect();
+    let rates: Vec<f64> = worked.iter().map(|part| part.outcome.io_ops_per_second()).collect();
     let most = |of: fn(&RankPart) -> f64| parts.iter().map(of).fold(0.0, f64::max);
     let late = most(|part| part.late_ns as f64 / 1e9);
     let bound = most(|part| part.clock_bound_ns as f64 / 1e9);
@@ -273,7 +276,7 @@ fn describe(whole: &mut Outcome, parts: &[RankPart], load: &ResolvedWorkload) {
         Metric::rate(names::RANK_FAIRNESS, "1", balance.fairness),
     ]);
     for straggler in balance.stragglers {
-        let Some(part) = parts.get(straggler as usize) else { continue };
+        let Some(part) = worked.get(straggler as usize) else { continue };
         whole.notes.push(format!(
             "straggler: rank {} on host {} did {:.1} op/s, the median rank {:.1}",
             part.rank, part.host, rates[straggler as usize], balance.median

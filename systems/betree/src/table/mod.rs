@@ -18,6 +18,7 @@ use crate::alloc::FreeMap;
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, ReferenceReaper, Segment};
 use crate::extent_cache::ExtentCache;
 use crate::storage::{FailureLatch, UNIT};
+use crate::superblock::COUNT_MAX;
 use crate::wire::{Decoded, Malformed};
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -330,7 +331,7 @@ impl Table {
         let listed = read_pieces(pieces, wrong)?;
         let mut inner = self.lock();
         for (id, info) in listed {
-            if id == BlockId::MAX || u64::from(info.len.max(info.head_len)) > info.units() * UNIT as u64 {
+            if id > COUNT_MAX || u64::from(info.len.max(info.head_len)) > info.units() * UNIT as u64 {
                 wrong.push((id, "block with an impossible number or length"));
                 continue;
             }

@@ -167,6 +167,11 @@ impl Fs {
     /// [`Error::IsDirectory`](crate::Error::IsDirectory) or [`Error::Invalid`](crate::Error::Invalid) for the size
     /// of what is no regular file, [`Error::TooLarge`](crate::Error::TooLarge), the store's.
     pub fn set_attr(&self, ino: u64, set: &SetAttr) -> Result<Attr> {
+        self.despite_losses(None, || self.set_attr_once(ino, set))
+    }
+
+    fn set_attr_once(&self, ino: u64, set: &SetAttr) -> Result<Attr> {
+        let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
         let mut inode = state.inode.clone();

@@ -162,6 +162,11 @@ impl Fs {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`], the store's.
     pub fn write(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
+        self.despite_losses(Some(ino), || self.write_once(ino, off, data, kill_priv))
+    }
+
+    fn write_once(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
+        let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
         self.write_to(&node, &mut state, off, data, kill_priv)
@@ -176,6 +181,18 @@ impl Fs {
         kill_priv: bool,
         from: IoPath,
     ) -> Result<WriteOutcome> {
+        self.despite_losses(Some(ino), || self.serve_write_once(ino, off, data, kill_priv, from))
+    }
+
+    fn serve_write_once(
+        &self,
+        ino: u64,
+        off: u64,
+        data: &[u8],
+        kill_priv: bool,
+        from: IoPath,
+    ) -> Result<WriteOutcome> {
+        let _tree = self.shared();
         let node = self.node(ino)?;
         from.note(&node);
         let mut state = node.write();
@@ -192,6 +209,11 @@ impl Fs {
     /// # Errors
     /// As [`Fs::write`].
     pub fn append(&self, ino: u64, data: &[u8]) -> Result<usize> {
+        self.despite_losses(Some(ino), || self.append_once(ino, data))
+    }
+
+    fn append_once(&self, ino: u64, data: &[u8]) -> Result<usize> {
+        let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
         let end = state.inode.size;
@@ -264,7 +286,7 @@ impl Fs {
             whole && self.streams.takes(off, data.len())
                 || off == old_size && self.streams.continues(node.ino, data.len())
         };
-        if follows && !capable && collects() {
+        if follows && !capable && !state.unsaved && collects() {
             let concat = |key: &[&[u8]], value: &[&[u8]]| (key.concat(), value.concat());
             let record = recorded.then(|| node.with_record(state, &inode, concat)).transpose()?;
             let reserved = claim.pair.clone();
@@ -336,6 +358,10 @@ impl Fs {
     /// [`Error::NotSupported`] for other modes, and for a file with too many separate ranges; [`Error::NoSpace`]; as
     /// [`Fs::write`].
     pub fn allocate(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
+        self.despite_losses(None, || self.allocate_once(ino, mode, off, len))
+    }
+
+    fn allocate_once(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
         let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let kind = mode & !libc::FALLOC_FL_KEEP_SIZE;
         let erase = match kind {
@@ -348,6 +374,7 @@ impl Fs {
             return Err(Error::Invalid("nothing to allocate"));
         }
         let end = end_of(off, len)?;
+        let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
         regular(&state.inode)?;

@@ -2,7 +2,7 @@
 //!
 //! A place in a directory is the hash of the name before it, and means "behind that name": names are read in their order, so
 //! that whatever comes, goes or moves meanwhile, and whoever else reads, none is left out or seen twice. To go on the name is
-//! needed. A stream knows the last one that it showed; where others ended, and names that were removed, are [`super::marks::Marks`]; and any
+//! needed. A stream knows the last one that it showed; where others ended, and names that were removed, are [`super::positions::DirectoryPositions`]; and any
 //! other name is found by reading the directory's.
 
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use super::{Attr, Fs};
 use crate::error::{Error, Result};
 use crate::key::{self, HomeKeyKind};
 use crate::node::{Names, Node};
-use crate::record::{self, Entry, Superblock};
+use crate::record::{self, Entry, Superblock, VERSION, WITHOUT_PLACES};
 
 /// Directories above one another, and more than any path names (PATH_MAX), if they do not lie in themselves.
 const DEPTH_MAX: usize = 1 << 20;
@@ -84,8 +84,27 @@ impl Fs {
         Ok(Some(node))
     }
 
-    /// Notes the places of all inodes, in a file system that is older than they are.
-    pub(super) fn note_places(&self, next_ino: u64) -> Result<()> {
+    /// Notes the places of all inodes, in a file system that is older than they are; returns its version from then on. Where there is
+    /// no space for them it stays older, and its files are found by name alone until it is opened the next time.
+    ///
+    /// # Errors
+    /// The store's, but for [`Error::NoSpace`].
+    pub(super) fn note_places(&self, next_ino: u64) -> Result<u32> {
+        match self.put_places(next_ino) {
+            Ok(()) => Ok(VERSION),
+            Err(Error::NoSpace) => {
+                let superblock = Superblock { version: WITHOUT_PLACES, ..Superblock::new(next_ino) };
+                let mut batch = WriteBatch::new();
+                batch.delete_range(&key::all_places()).put(key::SUPERBLOCK, &superblock.encode());
+                batch.from_reserve();
+                self.db.write(batch)?;
+                Ok(WITHOUT_PLACES)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn put_places(&self, next_ino: u64) -> Result<()> {
         let mut batch = WriteBatch::new();
         // Of an attempt that did not come to its end.
         batch.delete_range(&key::all_places());
@@ -242,8 +261,67 @@ mod tests {
         superblock[8] = 2;
         batch.put(key::SUPERBLOCK, &superblock).delete_range(&key::all_places());
         key::put_place(&mut batch, 999_999, key::ROOT, b"somewhere");
+        // Whether it is full or not.
+        batch.from_reserve();
         db.write(batch).expect("write");
         db.close().expect("close");
+    }
+
+    /// A file system that was full before places were kept can be opened, emptied, and gets its places then.
+    #[test]
+    fn a_full_older_file_system_is_opened_and_gets_its_places_when_there_is_space() {
+        let storage = SimStorage::new(2 << 20);
+        Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
+        let fs = open(&storage);
+        let dir = make(&fs, key::ROOT, b"dir", DIR);
+        fs.hold_by_number(dir).expect("the directory");
+        let mut files = Vec::new();
+        let full = (0..100_000).find_map(|n: usize| {
+            let new = NewFile { mode: FILE, ..NewFile::default() };
+            match fs.make(dir, n.to_string().as_bytes(), new) {
+                Ok(attr) => {
+                    files.push(attr.ino);
+                    fs.forget(attr.ino, 1);
+                    None
+                }
+                Err(e) => Some(e),
+            }
+        });
+        assert!(matches!(full, Some(Error::NoSpace)), "{full:?}");
+        fs.forget(dir, 1);
+        fs.close().expect("close");
+        // As older versions left it: what the places took is something else's.
+        made_older(&storage);
+        let db = betree::Db::open(storage.clone(), betree::Options::tiny()).expect("open");
+        let more = |n: u64| db.put(&key::reserved(1 << 40 | n), &[0; 300]);
+        let full = (0..).find_map(|n| more(n).err());
+        assert!(matches!(full, Some(betree::Error::NoSpace)), "{full:?}");
+        db.close().expect("close");
+
+        let fs = open(&storage);
+        assert!(matches!(fs.hold_by_number(files[0]), Err(Error::NotFound)), "there was space after all");
+        assert_eq!(fs.version, WITHOUT_PLACES);
+        fs.hold_by_number(key::ROOT).expect("the root");
+        let dir = fs.lookup(key::ROOT, b"dir").expect("by name").ino;
+        let (gone, left) = files.split_at(files.len() / 10 * 9);
+        for n in 0..gone.len() {
+            fs.unlink(dir, n.to_string().as_bytes()).unwrap_or_else(|e| panic!("unlink {n}: {e}"));
+        }
+        fs.store().delete_range(&key::all_reserved()).expect("delete");
+        fs.sync().expect("sync");
+        fs.forget(dir, 1);
+        fs.close().expect("close");
+
+        let fs = open(&storage);
+        assert_eq!(fs.version, VERSION);
+        let parents: BTreeMap<u64, Option<u64>> = left.iter().map(|&ino| (ino, None)).collect();
+        for &ino in parents.keys() {
+            fs.hold_by_number(ino).unwrap_or_else(|e| panic!("inode {ino}: {e}"));
+            fs.forget(ino, 1);
+        }
+        fs.close().expect("close");
+        let report = crate::check(storage.clone(), true).expect("check");
+        assert!(report.is_clean() && report.findings.is_empty(), "{report}");
     }
 
     #[test]

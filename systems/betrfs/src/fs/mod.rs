@@ -2,12 +2,15 @@
 //!
 //! # Locks
 //!
-//! 1. `tree`: whoever changes several directories at once, or takes nodes out of memory, holds it alone; every
-//!    other operation on names holds it shared.
-//! 2. a node's state. With `tree` shared: the directory before its child, two at most. Without: one only.
-//! 3. `numbers`, held over a write of the superblock; the streams' state, in which a collected batch may be waited for, but is
+//! 1. `saving`, over all that is saved.
+//! 2. `tree`: whoever changes several directories at once, or takes nodes out of memory, holds it alone; every
+//!    other operation on names, and whatever writes the record of a node, holds it shared. So nothing that a rename has read changes
+//!    before the rename is done, although it does not hold the states of its nodes meanwhile.
+//! 3. `settling`: whoever brings inodes back to what the store has of them, and a rename.
+//! 4. a node's state. With `tree` shared: the directory before its child, two at most. Without: one only.
+//! 5. `numbers`, held over a write of the superblock; the streams' state, in which a collected batch may be waited for, but is
 //!    never written. With either nothing but the store is entered, which knows nothing of these.
-//! 4. the maps of nodes and names, what was removed, marks and listings: leaves, never held across anything but making a node.
+//! 6. the maps of nodes and names, what was removed, marks and listings: leaves, never held across anything but making a node.
 //!
 //! `count_again` is only ever tried, by whoever holds none of the others.
 //!
@@ -44,7 +47,7 @@ pub(crate) use reserve::{Reserved, decode as decode_reserved};
 pub(crate) use xattr::{STATE, TAKES_WRITES};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Instant;
 
 use betree::{Db, Features, KeyRange, StopReason, Storage, WriteBatch};
@@ -92,6 +95,8 @@ impl Options {
 /// An inode number is valid from the call that returned it ([`Fs::lookup`], the calls that make something) until
 /// it was given back as often by [`Fs::forget`]; until then the file lives on after its last name is gone.
 pub struct Fs {
+    /// Of its layout.
+    version: u32,
     streams: Streams,
     db: Arc<Db>,
     nodes: Nodes,
@@ -106,6 +111,8 @@ pub struct Fs {
     unsaved: AtomicBool,
     /// Held by whoever saves them.
     saving: Mutex<()>,
+    /// Held while inodes of which data were lost are brought back to what the store has, and while they must not be.
+    settling: Mutex<()>,
     /// Data that were taken are not there, and no sync of all has said so.
     lost: AtomicBool,
     /// Names of directories.
@@ -169,7 +176,8 @@ impl Fs {
         let root = db.get(key::ROOT_RECORD)?.ok_or_else(|| Error::Corrupt("no root directory".into()))?;
         let root = record::decode_record(&root)?;
         let db = Arc::new(db);
-        let fs = Fs {
+        let mut fs = Fs {
+            version: superblock.version,
             streams: Streams::new(db.clone(), options.store.background && options.store.steps.page_sharing)?,
             steps: options.store.steps,
             db,
@@ -180,6 +188,7 @@ impl Fs {
             idle_nodes_max: options.idle_nodes_max,
             unsaved: AtomicBool::new(false),
             saving: Mutex::new(()),
+            settling: Mutex::new(()),
             lost: AtomicBool::new(false),
             listings: Listings::default(),
             marks: DirectoryPositions::default(),
@@ -195,7 +204,7 @@ impl Fs {
         // The root is never let go.
         fs.nodes.hold(&root);
         if superblock.version < WITH_PLACES {
-            fs.note_places(superblock.next_ino)?;
+            fs.version = fs.note_places(superblock.next_ino)?;
         }
         fs.remove_orphans()?;
         fs.promise_again()?;
@@ -296,7 +305,9 @@ impl Fs {
 
     /// Brings the inodes of which data were lost back to what the store has of them.
     fn settle_lost(&self) {
-        for ino in self.streams.lost() {
+        let settling = self.settling();
+        let lost = self.streams.lost();
+        for &ino in &lost {
             if let Some(node) = self.nodes.get(ino) {
                 let mut state = node.write();
                 // While it is among them nothing more of it is collected.
@@ -313,10 +324,31 @@ impl Fs {
                 self.streams.forget_lost(ino);
             }
             self.streams.forget_lost(ino);
-            if let Some(tell) = self.tell_lost.get() {
-                tell(ino);
-            }
         }
+        drop(settling);
+        if let Some(tell) = self.tell_lost.get() {
+            lost.into_iter().for_each(tell);
+        }
+    }
+
+    /// Does `change`, and once more if it was refused for want of space while collected data of some file were lost: nothing is written
+    /// until that file is again as the store has it, and its loss is no reason to refuse others. The caller holds no lock.
+    ///
+    /// A write names the file that it `extends`, and hears of that file's own loss.
+    fn despite_losses<T>(&self, extends: Option<u64>, change: impl Fn() -> Result<T>) -> Result<T> {
+        let before = self.streams.losses();
+        let done = change();
+        let lost = || self.streams.is_in_doubt() || self.streams.losses() != before;
+        if !matches!(done, Err(Error::NoSpace)) || !lost() {
+            return done;
+        }
+        self.settle_lost();
+        let own = extends.and_then(|ino| self.nodes.get(ino)).is_some_and(|node| node.has_lost());
+        if own { done } else { change() }
+    }
+
+    fn settling(&self) -> MutexGuard<'_, ()> {
+        self.settling.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The attributes as the store has them, of an inode that has a record.
@@ -399,7 +431,8 @@ impl Fs {
     fn new_ino(&self) -> Result<u64> {
         let mut numbers = self.numbers.lock().unwrap_or_else(|e| e.into_inner());
         if numbers.0 == numbers.1 {
-            self.db.put(key::SUPERBLOCK, &Superblock::new(numbers.1 + INO_BATCH).encode())?;
+            let superblock = Superblock { version: self.version, ..Superblock::new(numbers.1 + INO_BATCH) };
+            self.db.put(key::SUPERBLOCK, &superblock.encode())?;
             numbers.1 += INO_BATCH;
         }
         numbers.0 += 1;
@@ -414,6 +447,7 @@ impl Fs {
             return false;
         }
         let mut is_unsaved = false;
+        let _tree = self.shared();
         for node in self.nodes.all() {
             if node.read().unsaved {
                 let mut state = node.write();

@@ -21,6 +21,10 @@ impl Fs {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotDirectory`], the store's.
     pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.despite_losses(None, || self.unlink_once(parent, name))
+    }
+
+    fn unlink_once(&self, parent: u64, name: &[u8]) -> Result<()> {
         let _tree = self.shared();
         let dir = self.node(parent)?;
         let home = dir.dir()?;
@@ -201,6 +205,10 @@ impl Fs {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NotEmpty`], the store's.
     pub fn rmdir(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.despite_losses(None, || self.rmdir_once(parent, name))
+    }
+
+    fn rmdir_once(&self, parent: u64, name: &[u8]) -> Result<()> {
         let _tree = self.shared();
         let dir = self.node(parent)?;
         let home = dir.dir()?;

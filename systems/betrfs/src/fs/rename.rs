@@ -69,11 +69,24 @@ impl Fs {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
+        self.despite_losses(None, || self.rename_once(parent, name, new_parent, new_name, mode))
+    }
+
+    fn rename_once(
+        &self,
+        parent: u64,
+        name: &[u8],
+        new_parent: u64,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
         check_name(name)?;
         check_name(new_name)?;
         let _tree = self.alone();
         let from = RenameEnd { dir: self.node(parent)?, name };
         let to = RenameEnd { dir: self.node(new_parent)?, name: new_name };
+        // What is read from here on is what is written.
+        let _settling = self.settling();
         from.dir.dir()?;
         to.dir.dir()?;
         if to.dir.read().dead {

@@ -2,7 +2,8 @@
 //! one batch of the store, written by a thread of its own while the next is collected.
 //!
 //! The order of operations stays: whatever else is to be written waits until all that was collected before has been.
-//! Only as much is collected as there is space for, so that a write that was taken finds its place.
+//! Only as much is collected as there seems to be space for. What then finds none is lost: the file is brought back to what the
+//! store has of it, and its next sync says so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -115,6 +116,8 @@ struct Shared {
     active: AtomicUsize,
     /// Something failed or was lost.
     in_doubt: AtomicBool,
+    /// Times that something that was collected could not be written.
+    losses: AtomicU64,
     /// Bytes that may be taken unseen.
     credit: AtomicUsize,
     /// The next batch panics.
@@ -177,6 +180,7 @@ impl Shared {
             if !matches!(error, betree::Error::NoSpace) {
                 state.failed.get_or_insert(error.to_string());
             }
+            self.losses.fetch_add(1, Ordering::AcqRel);
             self.in_doubt.store(true, Ordering::Release);
         }
         self.active.fetch_sub(gone, Ordering::AcqRel);
@@ -216,6 +220,7 @@ impl Streams {
             changed: Condvar::new(),
             active: AtomicUsize::new(0),
             in_doubt: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
             credit: AtomicUsize::new(0),
             #[cfg(test)]
             panics: AtomicBool::new(false),
@@ -333,6 +338,11 @@ impl Streams {
     /// Whether something that was collected could not be written.
     pub fn is_in_doubt(&self) -> bool {
         self.shared.in_doubt.load(Ordering::Acquire)
+    }
+
+    /// How often something that was collected could not be written.
+    pub fn losses(&self) -> u64 {
+        self.shared.losses.load(Ordering::Acquire)
     }
 
     /// The files of which something was lost, until [`Streams::forget_lost`].

@@ -2,7 +2,7 @@
 
 use betree::SimStorage;
 
-use super::{Fs, NewFile, Options, SetAttr};
+use super::{Fs, NewFile, Options, RenameMode, SetAttr};
 use crate::error::Error;
 
 const MIB: u64 = 1 << 20;
@@ -192,6 +192,95 @@ fn a_streamed_write_that_failed_is_reported_once_and_its_size_comes_back() {
     let ino = fs.lookup(1, b"log").expect("the file").ino;
     let found = fs.read(ino, 0, 64 << 20).expect("read");
     assert!(found.len() == 6 * PIECE && found.chunks(PIECE).all(|got| *got == piece[..]));
+}
+
+/// Attributes change while a rename waits for what was collected: they are not lost, and nothing is put back under the old name.
+#[test]
+fn what_changes_during_a_rename_is_kept() {
+    for round in 0..24 {
+        let (storage, fs) = new(64 * MIB);
+        let (log, moved, replaced) = (file(&fs, b"log"), file(&fs, b"old"), file(&fs, b"new"));
+        fs.write(moved, 0, b"moved", false).expect("write");
+        fs.append(log, &[7; 256 << 10]).expect("append");
+        fs.sync().expect("sync");
+        fs.streams.hold(true);
+        fs.append(log, &[7; 256 << 10]).expect("append");
+        let changed = if round % 2 == 0 { moved } else { replaced };
+        let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        let fs_ref = &fs;
+        std::thread::scope(|scope| {
+            let renamed = scope.spawn(move || fs_ref.rename(1, b"old", 1, b"new", RenameMode::Replace));
+            let set = scope.spawn(move || {
+                std::thread::sleep(std::time::Duration::from_micros(round * 50));
+                fs_ref.set_attr(changed, &mode)
+            });
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            fs_ref.streams.hold(false);
+            renamed.join().expect("no panic").expect("rename");
+            set.join().expect("no panic").expect("chmod");
+        });
+        let expected = if changed == moved { 0o600 } else { 0o644 };
+        let mut open = Some(fs);
+        for _ in 0..2 {
+            let fs = open.take().unwrap_or_else(|| Fs::open(storage.clone(), &options()).expect("open"));
+            let now = fs.lookup(1, b"new").expect("the new name");
+            assert_eq!((now.ino, now.mode & 0o777), (moved, expected), "round {round}");
+            assert!(fs.read(moved, 0, 10).expect("read") == b"moved", "round {round}");
+            assert!(matches!(fs.lookup(1, b"old"), Err(Error::NotFound)), "round {round}");
+            fs.close().expect("close");
+        }
+        is_clean(storage);
+    }
+}
+
+/// One file has lost what was collected of it: what others do at that moment is done all the same.
+#[test]
+fn what_one_file_loses_is_no_reason_to_refuse_others() {
+    type Change = (&'static str, fn(&Fs, u64) -> Result<(), Error>);
+    const PIECE: usize = 256 << 10;
+    let changes: [Change; 5] = [
+        ("unlink", |fs, _| fs.unlink(1, b"other")),
+        ("truncate", |fs, ino| {
+            fs.set_attr(ino, &SetAttr { size: Some(5), ..SetAttr::default() }).map(|_| ())
+        }),
+        ("rmdir", |fs, _| fs.rmdir(1, b"dir")),
+        ("remove an attribute", |fs, ino| fs.remove_xattr(ino, b"user.a")),
+        ("unlink the one that lost", |fs, _| fs.unlink(1, b"log")),
+    ];
+    for (name, change) in changes {
+        let (storage, fs) = new(64 * MIB);
+        let (log, other) = (file(&fs, b"log"), file(&fs, b"other"));
+        fs.make(1, b"dir", NewFile { mode: libc::S_IFDIR | 0o755, ..NewFile::default() }).expect("mkdir");
+        fs.write(other, 0, b"kept for now", false).expect("write");
+        fs.set_xattr(other, b"user.a", b"b", false, false).expect("an attribute");
+        let piece = vec![7; PIECE];
+        fs.append(log, &piece).expect("append");
+        fs.sync().expect("sync");
+        // More is taken than fits, and waits for the change to be written first.
+        fs.streams.hold(true);
+        fs.streams.take_without_space();
+        let all = fs.store().stats().capacity_bytes;
+        fs.db.promise_again(all);
+        fs.append(log, &piece).expect("taken");
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| change(&fs, other));
+            // The change is under way, or has not begun yet: then it finds the loss.
+            let asked = std::time::Instant::now();
+            while !done.is_finished() && asked.elapsed().as_millis() < 50 {
+                std::thread::yield_now();
+            }
+            fs.streams.hold(false);
+            done.join().expect("no panic").unwrap_or_else(|e| panic!("{name}: {e}"));
+        });
+        fs.db.take_back(all);
+        if !name.ends_with("lost") {
+            assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "{name}: the loss is told");
+            assert_eq!(fs.attr(log).expect("its size").size, PIECE as u64, "{name}");
+        }
+        _ = fs.sync();
+        fs.close().expect("close");
+        is_clean(storage);
+    }
 }
 
 #[test]

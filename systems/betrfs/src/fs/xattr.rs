@@ -91,10 +91,15 @@ impl Fs {
     /// [`Error::Exists`], [`Error::NoAttribute`], [`Error::AttributeTooLarge`], [`Error::NotSupported`],
     /// [`Error::NoSpace`], the store's.
     pub fn set_xattr(&self, ino: u64, name: &[u8], value: &[u8], create: bool, replace: bool) -> Result<()> {
+        self.despite_losses(None, || self.set_xattr_once(ino, name, value, create, replace))
+    }
+
+    fn set_xattr_once(&self, ino: u64, name: &[u8], value: &[u8], create: bool, replace: bool) -> Result<()> {
         check(name)?;
         if value.len() > VALUE_MAX {
             return Err(Error::AttributeTooLarge);
         }
+        let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
         let key = key::xattr(&node.home(&state)?, name);
@@ -124,7 +129,12 @@ impl Fs {
     /// # Errors
     /// [`Error::NoAttribute`]; as [`Fs::set_xattr`].
     pub fn remove_xattr(&self, ino: u64, name: &[u8]) -> Result<()> {
+        self.despite_losses(None, || self.remove_xattr_once(ino, name))
+    }
+
+    fn remove_xattr_once(&self, ino: u64, name: &[u8]) -> Result<()> {
         check(name)?;
+        let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
         let key = key::xattr(&node.home(&state)?, name);

@@ -157,8 +157,9 @@ fn a_failed_extent_write_is_reported_by_the_sync() {
     let options = Options { background: true, sync_interval: None, ..Options::tiny() };
     let db = Db::create(storage.clone(), options).expect("create");
     storage.set_faults(crate::storage::FaultPlan { write_error_at: Some(0), ..Default::default() });
+    // The write is behind; should it have failed already, that is said.
     let put = db.put(b"big", &[1; 50_000]);
-    assert!(put.is_ok(), "the write is behind: {put:?}");
+    assert!(matches!(put, Ok(_) | Err(Error::ReadOnly(_))), "{put:?}");
     assert!(db.sync().is_err() && db.sync().is_err(), "a lost extent was promised");
 }
 
