@@ -86,7 +86,7 @@ fn a_load_that_ends_is_refused_for_slices() {
 #[test]
 fn commands_are_compared_by_time() {
     let home = home();
-    let (answer, _) = told(&loadline(home.path(), &["ab", "true", "sleep 0.05"]), &[1]);
+    let (answer, _) = told(&loadline(home.path(), &["ab", "true", "sleep 0.2"]), &[1]);
     assert!(answer.contains("B is worse") && answer.contains("Mean time: A "), "{answer}");
     let (_, why) = told(&loadline(home.path(), &["ab", "true", "echo no such thing >&2; exit 3"]), &[1]);
     assert!(why.contains("B (`echo") && why.contains("exit status: 3: no such thing"), "{why}");

@@ -1,5 +1,6 @@
 //! Many ranks under a launcher, and the shards of a study: as their users start them, and what is left.
 
+mod common;
 #[path = "cluster/hosts.rs"]
 mod hosts;
 #[path = "cluster/parallel.rs"]
@@ -31,7 +32,7 @@ const PACED: &str = "define fileset name=mail, path=/tmp, entries=20, size=4k, p
       flowop delay name=pause, value=1\n\
     } }\nrun 60\n";
 /// Longest wait for something that happens soon on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Place {
     dir: tempfile::TempDir,

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Output;
 
-use common::{Place, WORKLOAD, names, text};
+use common::{Place, SAMPLED_RUNS, WORKLOAD, can_have_worked, names, text};
 use needs::needs;
 
 fn place() -> Place {
@@ -68,30 +68,33 @@ impl Drop for Busy {
 fn the_machine_is_sampled_once_however_many_containers_there_are() {
     needs!(Root, Mounts, MemoryCgroup, Runc);
     for runtime in ["runc", "namespaces"] {
-        let place = place();
-        let busy = Busy::begin();
-        let begin = std::time::Instant::now();
-        let output = run(&place, runtime, &["--containers", "1,4", "--for", "2s", "--csv", "csv"]);
-        let wall_seconds = begin.elapsed().as_secs_f64();
-        drop(busy);
-        assert!(output.status.success(), "{}", text(&output));
-        let metrics = std::fs::read_to_string(place.dir.path().join("csv/metrics.csv")).unwrap();
-        let all = |name: &str| -> Vec<f64> {
-            let lines = metrics.lines().filter(|line| line.split(',').any(|word| word == name));
-            lines.map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).collect()
-        };
-        let cores = std::thread::available_parallelism().unwrap().get() as f64;
-        let (counted, machine) = (all("counted_seconds"), all("machine_cpu_seconds"));
-        let (others, own) = (all("others_cpu_seconds"), all("cpu_user_seconds"));
-        assert_eq!([counted.len(), machine.len(), others.len(), own.len()], [2; 4], "{metrics}");
-        for at in 0..2 {
-            assert!(counted[at] < wall_seconds, "{metrics}");
-            // the kernel counts in ticks of 10 ms, for each processor by itself
-            assert!(machine[at] <= cores * (counted[at] + 0.05), "{metrics}");
-            assert!(others[at] > 0.0, "the busy process was seen: {metrics}");
-        }
-        place.is_clean();
+        assert!((0..SAMPLED_RUNS).any(|_| is_sampled_once(runtime)), "{runtime}: added over the containers");
     }
+}
+
+/// Whether what a run says of the machine is no more than that can have done.
+fn is_sampled_once(runtime: &str) -> bool {
+    let place = place();
+    let busy = Busy::begin();
+    let begin = std::time::Instant::now();
+    let output = run(&place, runtime, &["--containers", "1,4", "--for", "2s", "--csv", "csv"]);
+    let wall_seconds = begin.elapsed().as_secs_f64();
+    drop(busy);
+    assert!(output.status.success(), "{}", text(&output));
+    let metrics = std::fs::read_to_string(place.dir.path().join("csv/metrics.csv")).unwrap();
+    let all = |name: &str| -> Vec<f64> {
+        let lines = metrics.lines().filter(|line| line.split(',').any(|word| word == name));
+        lines.map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).collect()
+    };
+    let (counted, machine) = (all("counted_seconds"), all("machine_cpu_seconds"));
+    let (others, own) = (all("others_cpu_seconds"), all("cpu_user_seconds"));
+    assert_eq!([counted.len(), machine.len(), others.len(), own.len()], [2; 4], "{metrics}");
+    for at in 0..2 {
+        assert!(counted[at] < wall_seconds, "{metrics}");
+        assert!(others[at] > 0.0, "the busy process was seen: {metrics}");
+    }
+    place.is_clean();
+    (0..2).all(|at| can_have_worked(machine[at], counted[at]))
 }
 
 #[test]

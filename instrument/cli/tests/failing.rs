@@ -15,7 +15,7 @@ use common::{Place, text};
 use needs::needs;
 use rustix::fs::StatVfsMountFlags;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Threads that write and sync files of their own.
 const WRITERS: usize = 4;
 /// Files that each tries to make.

@@ -11,7 +11,7 @@ use needs::needs;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a process may take to come or to go.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn fs_type(path: &str) -> Option<String> {
     let mounts = host::Host::system().mounts().expect("the table of mounts");

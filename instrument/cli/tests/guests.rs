@@ -15,7 +15,7 @@ const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=40,d
       flowop deletefile name=delete,filesetname=files\n\
     } }\nrun 60\n";
 /// How long a guest may take to come or go on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Place(tempfile::TempDir);
 

@@ -127,7 +127,7 @@ fn ctrl_c_ends_a_measurement_soon_and_shows_what_there_is() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
     let begin = Instant::now();
     while !place.path("cells.csv").exists() {
-        assert!(begin.elapsed() < Duration::from_secs(120), "no cell is measured");
+        assert!(begin.elapsed() < Duration::from_secs(300), "no cell is measured");
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -258,7 +258,7 @@ fn a_comparison_says_what_is_wrong_and_ends_at_ctrl_c() {
     let begin = Instant::now();
     let log = || std::fs::read_to_string(place.path("log")).unwrap_or_default();
     while !log().ends_with('\n') {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it never ran");
+        assert!(begin.elapsed() < Duration::from_secs(300), "it never ran");
         std::thread::sleep(Duration::from_millis(20));
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)

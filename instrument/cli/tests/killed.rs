@@ -26,7 +26,7 @@ const SEED_STEP: u64 = 1_000_003;
 /// Set in the process that has a mount namespace of its own: no other doctor meets what is killed here.
 const INSIDE: &str = "LOADLINE_TEST_KILLED";
 /// A device whose run was killed goes by itself when its daemon sees that; the last data are written first.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What is left is looked for in all of /proc.
 const LOOKS_AGAIN: Duration = Duration::from_millis(100);

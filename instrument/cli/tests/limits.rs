@@ -12,7 +12,7 @@ use needs::needs;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long something may take to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn place() -> Place {
     let place = Place::new();

@@ -12,7 +12,7 @@ use needs::needs;
 /// With the letter that separates values of `--set`.
 const SECRET: &str = "s3cr,et-W0rd";
 /// How long a server may take to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server that ends with the test.
 struct Server(Child);

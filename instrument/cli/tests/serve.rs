@@ -76,7 +76,7 @@ fn a_run_of_the_program_is_watched_to_its_end() {
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     let server = Server::start(&home);
     assert!(server.get("/").contains("1 run stored"));
-    let mut going = run(&home, "3").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut going = run(&home, "6").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // the list is asked again until the second run is in it: it begins as soon as the study is read
     let id = loop {
         assert!(going.try_wait().unwrap().is_none(), "the run ended before it was in the list");
@@ -90,9 +90,10 @@ fn a_run_of_the_program_is_watched_to_its_end() {
     // to the end of the stream, which comes with the end of the run
     let events = server.get(&format!("/runs/{id}/events"));
     assert!(going.wait().unwrap().success());
-    assert!(events.contains("Running: 0 of 3") || events.contains("Running: 1 of 3"), "{events}");
-    assert!(events.contains("Running: 2 of 3") && events.contains("event: end"), "{events}");
-    assert!(server.get(&format!("/runs/{id}/live")).contains("Complete: 3 of 3"));
+    // of the first trials some may be done when a busy machine comes to the stream
+    assert!((0..5).any(|done| events.contains(&format!("Running: {done} of 6"))), "{events}");
+    assert!(events.contains("Running: 5 of 6") && events.contains("event: end"), "{events}");
+    assert!(server.get(&format!("/runs/{id}/live")).contains("Complete: 6 of 6"));
     assert!(server.get(&format!("/runs/{id}")).contains("At a glance"));
 }
 

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Meeting {
     _dir: tempfile::TempDir,
@@ -175,6 +175,8 @@ fn a_rank_that_hangs_is_named() {
     let stream = silent.join().unwrap();
     let error = leader.offset(1).unwrap_err().to_string();
     assert!(error.starts_with("rank 1 on host node1 hangs"), "{error}");
+    // The others may take their time.
+    let mut leader = leader.with_answer_patience(PATIENCE);
     assert!(leader.offset(0).is_ok());
     drop((stream, leader));
     assert_eq!(own.join().unwrap(), LeaderMessage::Bye);
@@ -201,15 +203,22 @@ fn ranks_that_disagree_are_refused_everywhere() {
 
 #[test]
 fn ranks_that_do_not_come_are_named() {
-    let meeting = meeting(3);
-    let own = std::thread::spawn({
-        let path = meeting.path.clone();
-        move || join(&path, 0, 3, Clock::system()).map(|_| ()).unwrap_err().to_string()
-    });
-    let short = ExpectedRanks { patience: Duration::from_millis(500), ..expected(3) };
-    let error = Leader::gather(&meeting.listener, &meeting.published, &short).unwrap_err().to_string();
-    assert!(error.contains("1, 2"), "{error}");
-    assert_eq!(own.join().unwrap(), error);
+    // On a busy machine rank 0 itself may not have come by then; then all get more time.
+    for millis in [500, 5000, 50_000] {
+        let meeting = meeting(3);
+        let own = std::thread::spawn({
+            let path = meeting.path.clone();
+            move || join(&path, 0, 3, Clock::system()).map(|_| ()).unwrap_err().to_string()
+        });
+        let short = ExpectedRanks { patience: Duration::from_millis(millis), ..expected(3) };
+        let error = Leader::gather(&meeting.listener, &meeting.published, &short).unwrap_err().to_string();
+        assert!(error.contains("1, 2"), "{error}");
+        if !error.contains("0, 1, 2") {
+            assert_eq!(own.join().unwrap(), error);
+            return;
+        }
+    }
+    panic!("rank 0 never came");
 }
 
 /// Strangers without the secret do not disturb: one that speaks another language, one that says hello, one that announces a long

@@ -96,7 +96,7 @@ fn trial(
     let home = camino::Utf8Path::from_path(folder.path()).unwrap();
     std::fs::create_dir(folder.path().join("target")).unwrap();
     let marker = marker();
-    let arguments = ["--exact", "child", "--ignored", "--nocapture", "--skip", &marker];
+    let arguments = [&common::one_test("child")[..], &["--skip", &marker]].concat();
     let mut program = Program::new(std::env::current_exe().unwrap(), &arguments);
     program.grace = Duration::from_secs(5);
     let mut runner = RealRunner::new(StackFactory::new(home, &home.join("work")).unwrap(), &marker).unwrap();
@@ -203,9 +203,6 @@ fn the_machine_did_the_same_whoever_executes_the_load() {
         }
         let (user, system) = (all("cpu_user_seconds"), all("cpu_system_seconds"));
         assert!(user.len() == 1 && user[0] + system[0] > 0.0, "{by:?}: {user:?} {system:?}");
-        let cores = std::thread::available_parallelism().unwrap().get() as f64;
-        // the kernel counts in ticks, for each processor by itself
-        assert!(machine <= cores * (all("counted_seconds")[0] + 0.05), "{by:?}: {machine}");
     }
 }
 

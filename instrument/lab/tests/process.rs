@@ -69,7 +69,7 @@ impl Bench {
         let home = camino::Utf8Path::from_path(home).unwrap();
         let site = StackFactory::new(home, &home.join("work")).unwrap();
         let mut runner = RealRunner::new(site, "test-run").unwrap();
-        let arguments = ["--exact", "child", "--ignored", "--nocapture"];
+        let arguments = common::one_test("child");
         runner.program = Program::new(std::env::current_exe().unwrap(), &arguments);
         Bench { folder, runner }
     }
@@ -382,7 +382,7 @@ fn a_killed_run_leaves_no_process_and_its_stack_can_be_undone() {
     needs!(Mounts);
     let home = tempfile::tempdir().unwrap();
     let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "victim", "--ignored", "--nocapture"])
+        .args(common::one_test("victim"))
         .env("LOADLINE_TEST_HOME", home.path())
         // What it leaves in its own temporary folder goes with this one.
         .env("TMPDIR", home.path())
@@ -398,7 +398,7 @@ fn a_killed_run_leaves_no_process_and_its_stack_can_be_undone() {
     assert_eq!(traces(home.path()).len(), 1, "the mount is left");
 
     // The kernel kills the trial's process when its parent dies; until it is gone the mount is busy.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     let alive = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", trial[0])).unwrap_or_default();
         stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))

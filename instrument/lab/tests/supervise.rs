@@ -177,7 +177,7 @@ fn what_a_child_leaves_running_is_killed_and_not_waited_for() {
         Ok(stat) => stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z')),
         Err(_) => true,
     };
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while !gone() {
         assert!(Instant::now() < deadline, "process {pid} still runs");
         std::thread::yield_now();

@@ -19,7 +19,8 @@ use needs::{Case, Need};
 use ssd::Regime;
 
 const MIB: u64 = 1 << 20;
-const DEADLINE: Duration = Duration::from_secs(60);
+/// Far more than anything takes, on the slowest machine: it ends what hangs.
+const DEADLINE: Duration = Duration::from_secs(600);
 
 type Test = (&'static str, fn(&Bench));
 
@@ -126,7 +127,7 @@ impl Bench {
 fn run(program: &str, args: &[&str]) -> (i32, String) {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("timeout");
-    let output = command.args(["-k", "5", "40", program]).args(args).env("PATH", path).output().unwrap();
+    let output = command.args(["-k", "5", "300", program]).args(args).env("PATH", path).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
@@ -596,17 +597,26 @@ fn requests_fail_when_they_are_told_to(bench: &Bench) {
     assert_eq!([write(512, 1), write(512, 1), write(513, 1)], [Some(libc::EIO), Some(libc::EIO), None]);
     assert_eq!(read(10), (3, None));
     assert_eq!(error(file.sync_all()), None);
-    device.fail(&[fault("flush:1"), fault("read@11")]).unwrap();
-    // at least one of many small writes is in the cache when the flush comes
-    assert!((0..500).all(|lba| write(lba, 4).is_none()));
-    assert_eq!([error(file.sync_all()), error(file.sync_all())], [Some(libc::EIO), None]);
-    assert_eq!([read(11).1, read(11).1], [Some(libc::EIO), None]);
-    let found: Vec<u8> = (0..500).map(|lba| read(lba).0).collect();
-    let lost = found.iter().filter(|byte| **byte != 4).count() as u64;
-    assert!(found.iter().enumerate().all(|(lba, byte)| *byte == 4 || *byte == if lba == 10 { 3 } else { 0 }));
-    let counters = device.stats().unwrap().counters;
-    assert_eq!((counters["failed_requests"], counters["lost_blocks"]), (2 + 1 + 1 + 1, lost));
-    assert!(lost > 0);
+    let mut before: Vec<u8> = (0..500).map(|lba| if lba == 10 { 3 } else { 0 }).collect();
+    for with in 4.. {
+        device.fail(&[fault("flush:1"), fault("read@11")]).unwrap();
+        assert!((0..500).all(|lba| write(lba, with).is_none()));
+        assert_eq!([error(file.sync_all()), error(file.sync_all())], [Some(libc::EIO), None]);
+        assert_eq!([read(11).1, read(11).1], [Some(libc::EIO), None]);
+        let found: Vec<u8> = (0..500).map(|lba| read(lba).0).collect();
+        let lost = found.iter().filter(|byte| **byte != with).count() as u64;
+        assert!(found.iter().zip(&before).all(|(byte, old)| *byte == with || byte == old));
+        let counters = device.stats().unwrap().counters;
+        let failed = 2 + 1 + 2 * (u64::from(with) - 3);
+        assert_eq!((counters["failed_requests"], counters["lost_blocks"]), (failed, lost));
+        // At least one of many small writes is in the cache when the flush comes, unless that comes so late that the device
+        // has written all out by itself.
+        if lost > 0 {
+            break;
+        }
+        assert!(with < 50, "no flush has lost anything");
+        before = found;
+    }
     drop(file);
     device.detach().unwrap();
 }

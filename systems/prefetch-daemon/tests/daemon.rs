@@ -23,6 +23,9 @@ const READY: &str = "ready to be watched";
 /// The directory of the statistics of the daemon, a process of this number: the reader waits until it is prefetched for.
 const STATISTICS: &str = "PREFETCH_DAEMON_TEST_STATISTICS";
 const DAEMON_OF: &str = "PREFETCH_DAEMON_TEST_PID";
+/// Arguments that have this program be the reader. One thread, which libtest takes by itself on one processor, would have it begin a
+/// line with the test's name, and what the reader says first would stand behind that.
+const READER: [&str; 5] = ["--ignored", "--exact", "reader", "--nocapture", "--test-threads=2"];
 const BLOCK: u64 = 16 << 10;
 const SIZE: u64 = 64 << 20;
 
@@ -164,7 +167,7 @@ fn command(path: &Path, pattern: &str, statistics: Option<&Path>) -> Target {
     words.push(format!("{PATTERN}={pattern}").into());
     words.extend(statistics.map(|d| format!("{STATISTICS}={} {}", d.display(), std::process::id()).into()));
     words.push(own.into());
-    words.extend(["--ignored", "--exact", "reader", "--nocapture"].map(Into::into));
+    words.extend(READER.map(Into::into));
     Target::Command(words)
 }
 
@@ -252,7 +255,7 @@ fn a_file_that_its_program_closed_is_let_go_while_both_live_on() {
         let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let directory = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "reader", "--nocapture"])
+            .args(READER)
             .envs([(FILE, path.to_str().unwrap()), (PATTERN, "wait")])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())

@@ -73,6 +73,18 @@ pub fn names(folder: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
+/// Runs of which one shows no more CPU seconds of the machine than its processors had. Whoever samples and is held up between those
+/// seconds and the clock counts too many, on a busy machine at times; one who adds samples of the same machine does so always.
+pub const SAMPLED_RUNS: u32 = 5;
+
+/// Whether the machine can have worked so many CPU seconds in so many seconds. The kernel counts in ticks of 10 ms, for each processor
+/// by itself. A quota on this process does not bind the machine.
+pub fn can_have_worked(cpu_seconds: f64, seconds: f64) -> bool {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let is_processor = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+    cpu_seconds <= stat.lines().filter(is_processor).count() as f64 * (seconds + 0.05)
+}
+
 /// What a command said, as if the terminal were wide.
 pub fn text(output: &Output) -> String {
     let told =

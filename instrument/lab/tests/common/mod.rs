@@ -15,6 +15,13 @@ pub fn study(toml: &str) -> Study {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Arguments that have this test program run a part of a test. Where libtest runs one test at a time, as it does by itself on one
+/// processor, it begins a line with the test's name before that runs: what the part says first would stand behind it.
+#[allow(dead_code, reason = "not every test file uses it")]
+pub fn one_test(name: &str) -> [&str; 5] {
+    ["--exact", name, "--ignored", "--nocapture", "--test-threads=2"]
+}
+
 /// Two workloads on two stacks with one parameter of two values: eight cells.
 #[allow(dead_code, reason = "not every test file uses it")]
 pub fn eight_cells(trials: u32, settings: &str) -> Study {
