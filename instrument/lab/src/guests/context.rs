@@ -13,8 +13,9 @@ use crate::runner::Progress;
 use crate::stack_factory::StackFactory;
 use crate::trial::supervisor::Observer;
 
-/// How long a guest may take to boot: five seconds are usual, on a machine that does nothing else.
-pub(super) const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+/// How long a guest may take to boot: five seconds are usual where nothing else runs, three minutes were not enough with a quarter of a
+/// processor.
+pub(super) const BOOT_PATIENCE: Duration = Duration::from_secs(600);
 /// What a session has for its guests.
 pub(crate) struct GuestContext<'a> {
     pub(crate) site: &'a StackFactory,

@@ -4,11 +4,11 @@ use super::inner::{Inner, Signals};
 use super::run::SharedRead;
 use crate::error::{Doing, Error, Result};
 use crate::key::KeyRange;
-use crate::node::NodeRef;
+use crate::node::{NodeRef, Slot};
 use crate::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ const SPACE_NAP: Duration = Duration::from_millis(20);
 
 /// What a scan will want next.
 enum Request {
-    /// The first leaf of a range.
-    Leaf(NodeRef, KeyRange),
+    /// The first leaf of a range. It must not keep a tree that nobody reads any more, and so its space.
+    Leaf(Weak<Slot>, KeyRange),
     /// Part of an extent.
     Run(Arc<SharedRead>),
 }
@@ -36,7 +36,7 @@ pub(super) struct Prefetch(SyncSender<Request>);
 impl Prefetch {
     /// Has the first leaf of `range` loaded, unless the thread is busy enough.
     pub fn ask(&self, root: &NodeRef, range: KeyRange) {
-        let _ = self.0.try_send(Request::Leaf(root.clone(), range));
+        let _ = self.0.try_send(Request::Leaf(Arc::downgrade(root), range));
     }
 
     /// Has part of an extent read, unless the threads are busy enough.
@@ -234,7 +234,11 @@ fn prefetcher(inner: &Inner, requests: &Mutex<Receiver<Request>>) {
         };
         match next {
             // The scan itself will meet the error again and report it.
-            Ok(Request::Leaf(root, range)) => _ = inner.store.chunk(&root, &range, true),
+            Ok(Request::Leaf(root, range)) => {
+                if let Some(root) = root.upgrade() {
+                    _ = inner.store.chunk(&root, &range, true);
+                }
+            }
             Ok(Request::Run(run)) => run.fetch(&inner.store),
             Err(_) => {}
         }
