@@ -153,8 +153,7 @@ impl Superblock {
             return Err(Malformed("a table outside the storage"));
         }
         let counts = [self.generation, self.life, self.msn, self.log_pos, self.log_seq, self.durable];
-        // Half of what frames may say, so that what is counted on from here can be read again.
-        let unlikely = counts.iter().any(|n| *n > COUNT_MAX / 2) || self.root.0 > COUNT_MAX;
+        let unlikely = counts.iter().any(|n| *n > COUNT_MAX) || self.root.0 > COUNT_MAX;
         if unlikely || self.log_units == 0 || !self.log_pos.is_multiple_of(UNIT as u64) {
             return Err(Malformed("a number out of range"));
         }

@@ -12,7 +12,7 @@ use crate::node::Slot;
 use crate::place::TableLocation;
 use crate::storage::{AlignedBuf, Latched, Stacked, Storage, UNIT};
 use crate::store::{NodeSizes, Store};
-use crate::superblock::{LOG_START, Superblock};
+use crate::superblock::{COUNT_MAX, LOG_START, Superblock};
 use crate::sync::{Condvar, Mutex, RwLock};
 use crate::table::Table;
 use std::hash::{BuildHasher, RandomState};
@@ -134,9 +134,17 @@ pub(super) fn load(storage: Arc<dyn Storage>, options: Options) -> Result<Loaded
     // Frames that are given up must not be taken for those of the new life.
     inner.life = inner.life.max(later.life + 1);
     inner.log.set_life(inner.life);
+    if sb.life.max(later.life).max(sb.generation).max(logged.last_msn) > COUNT_MAX / 2 {
+        return Err(Error::corrupt("superblock", 0, "a number that no store reaches"));
+    }
+    // Beside a damaged superblock, or with frames behind the end, what was found must be found again: only one checkpoint is taken.
     let (last_msn, durable) = (logged.last_msn, sb.durable.max(logged.last_msn));
-    inner.lock_checkpoint().replayed =
-        Some(ReplayedLog { life: sb.life, from: place_of(&sb), last_msn, durable });
+    inner.lock_checkpoint().replayed = (whole && later.frames == 0).then(|| ReplayedLog {
+        life: sb.life,
+        from: place_of(&sb),
+        last_msn,
+        durable,
+    });
     Ok(LoadedStore { inner, logged, lost })
 }
 

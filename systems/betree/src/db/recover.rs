@@ -125,7 +125,8 @@ impl LogContents {
         for frame in &mut frames {
             let frame = frame?;
             stretch.frames += 1;
-            self.reached = frame.last_msn;
+            // A checkpoint in the middle of a recovery names frames that come before it.
+            self.reached = self.reached.max(frame.last_msn);
             if self.wrong.is_none() {
                 self.wrong = self.look_at(&frame, table).err();
             }

@@ -315,6 +315,10 @@ impl Table {
         let mut wrong = Vec::new();
         let root = self.adopt(pieces, root, &mut wrong)?;
         match wrong.first() {
+            // What is counted on from here must be readable again.
+            None if self.lock().next_id > COUNT_MAX / 2 => {
+                Err(Malformed("a block number that no store reaches"))
+            }
             None => Ok(root),
             Some((_, why)) => Err(Malformed(why)),
         }

@@ -47,7 +47,7 @@ pub(crate) use reserve::{Reserved, decode as decode_reserved};
 pub(crate) use xattr::{STATE, TAKES_WRITES};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, TryLockError};
 use std::time::Instant;
 
 use betree::{Db, Features, KeyRange, StopReason, Storage, WriteBatch};
@@ -203,11 +203,12 @@ impl Fs {
             fs.nodes.get_or(key::ROOT, || Ok(Node::new(key::ROOT, Some(key::ROOT_HOME.into()), state)))?;
         // The root is never let go.
         fs.nodes.hold(&root);
+        fs.remove_orphans()?;
+        fs.promise_again()?;
+        // They take only what is promised to nobody.
         if superblock.version < WITH_PLACES {
             fs.version = fs.note_places(superblock.next_ino)?;
         }
-        fs.remove_orphans()?;
-        fs.promise_again()?;
         Ok(fs)
     }
 
@@ -322,8 +323,9 @@ impl Fs {
                 node.note_lost();
                 self.lost.store(true, Ordering::Release);
                 self.streams.forget_lost(ino);
+            } else {
+                self.streams.forget_lost(ino);
             }
-            self.streams.forget_lost(ino);
         }
         drop(settling);
         if let Some(tell) = self.tell_lost.get() {
@@ -388,11 +390,26 @@ impl Fs {
     }
 
     fn shared(&self) -> std::sync::RwLockReadGuard<'_, ()> {
-        self.tree.read().unwrap_or_else(|e| e.into_inner())
+        match self.tree.try_read() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                // Whoever holds it may be waiting for the device.
+                self.waits();
+                self.tree.read().unwrap_or_else(|e| e.into_inner())
+            }
+        }
     }
 
     fn alone(&self) -> std::sync::RwLockWriteGuard<'_, ()> {
-        self.tree.write().unwrap_or_else(|e| e.into_inner())
+        match self.tree.try_write() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.waits();
+                self.tree.write().unwrap_or_else(|e| e.into_inner())
+            }
+        }
     }
 
     /// Adds the record of `node` with the attributes `inode`; nothing if no name leads to it.
@@ -442,6 +459,10 @@ impl Fs {
     /// Tries again to write records for which there was no space; true if some are still in memory alone. One at a time: whoever
     /// comes second must not believe that there is nothing to save while the first is at it.
     fn save_unsaved(&self) -> bool {
+        if self.unsaved.load(Ordering::Acquire) && matches!(self.streams.flush(), Err(Error::NoSpace)) {
+            // Else what one file has lost would keep all others from being saved.
+            self.settle_lost();
+        }
         let _saving = self.saving.lock().unwrap_or_else(|e| e.into_inner());
         if !self.unsaved.swap(false, Ordering::AcqRel) {
             return false;

@@ -145,23 +145,11 @@ impl Fs {
 
     /// Removes a file without names that nobody holds any more.
     pub(super) fn reap(&self, node: &Arc<Node>) {
-        let mut state = node.write();
-        if node.refs.load(Ordering::Acquire) != 0 || !state.dead {
+        // If this fails, the orphan is still noted and goes at the next mount.
+        if matches!(self.despite_losses(None, || self.delete_orphan(node)), Ok(false)) {
             return;
         }
-        if let Some(home) = state.home.take() {
-            let mut batch = WriteBatch::new();
-            let unwritten = self.unwritten(node, &state).unwrap_or(0);
-            delete_data(&mut batch, &home, node.ino, &state.inode);
-            batch.delete(&key::orphan(node.ino));
-            // If this fails, the orphan is still noted and goes at the next mount.
-            if self.commit(batch).is_ok() {
-                self.take_back(unwritten);
-            }
-            self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
-        }
-        let lender = state.lender.take();
-        drop(state);
+        let lender = node.write().lender.take();
         self.nodes.remove(node.ino);
         if let Some(lender) = lender {
             lender.orphans.fetch_sub(1, Ordering::AcqRel);
@@ -169,6 +157,25 @@ impl Fs {
                 self.reap(&lender);
             }
         }
+    }
+
+    /// Removes the data of a file without names; false if it has one again, or somebody holds it.
+    fn delete_orphan(&self, node: &Arc<Node>) -> Result<bool> {
+        let mut state = node.write();
+        if node.refs.load(Ordering::Acquire) != 0 || !state.dead {
+            return Ok(false);
+        }
+        if let Some(home) = state.home.clone() {
+            let mut batch = WriteBatch::new();
+            let unwritten = self.unwritten(node, &state).unwrap_or(0);
+            delete_data(&mut batch, &home, node.ino, &state.inode);
+            batch.delete(&key::orphan(node.ino));
+            self.commit(batch)?;
+            state.home = None;
+            self.take_back(unwritten);
+            self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
+        }
+        Ok(true)
     }
 
     /// Removes the data of files without names that are still held.

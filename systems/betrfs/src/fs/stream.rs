@@ -180,8 +180,8 @@ impl Shared {
             if !matches!(error, betree::Error::NoSpace) {
                 state.failed.get_or_insert(error.to_string());
             }
-            self.losses.fetch_add(1, Ordering::AcqRel);
             self.in_doubt.store(true, Ordering::Release);
+            self.losses.fetch_add(1, Ordering::AcqRel);
         }
         self.active.fetch_sub(gone, Ordering::AcqRel);
         self.changed.notify_all();

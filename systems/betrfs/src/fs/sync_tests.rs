@@ -283,6 +283,37 @@ fn what_one_file_loses_is_no_reason_to_refuse_others() {
     }
 }
 
+/// The same of a file that goes when it is let go.
+#[test]
+fn what_one_file_loses_keeps_no_space_of_another_that_is_gone() {
+    const PIECE: usize = 256 << 10;
+    let (storage, fs) = new(64 * MIB);
+    let (log, gone) = (file(&fs, b"log"), file(&fs, b"gone"));
+    fs.write(gone, 0, &vec![1; PIECE], false).expect("write");
+    fs.allocate(gone, libc::FALLOC_FL_KEEP_SIZE, MIB, MIB).expect("allocate");
+    fs.append(log, &vec![7; PIECE]).expect("append");
+    fs.unlink(1, b"gone").expect("unlink");
+    fs.sync().expect("sync");
+    let all = fs.store().stats().capacity_bytes;
+    fs.db.promise_again(all);
+    fs.streams.hold(true);
+    fs.streams.take_without_space();
+    fs.append(log, &vec![7; PIECE]).expect("taken");
+    std::thread::scope(|scope| {
+        let forgotten = scope.spawn(|| fs.forget(gone, 1));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        fs.streams.hold(false);
+        forgotten.join().expect("no panic");
+    });
+    assert_eq!(fs.store().stats().promised_bytes, all, "what was promised for it");
+    assert_eq!(fs.db.get(&crate::key::orphan(gone)).expect("get"), None, "it is still noted");
+    fs.db.take_back(all);
+    assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "the loss is told");
+    _ = fs.sync();
+    fs.close().expect("close");
+    is_clean(storage);
+}
+
 #[test]
 fn after_a_failure_of_the_store_reads_go_on() {
     use betree::storage::FaultPlan;
