@@ -10,7 +10,7 @@ use crate::place::{PieceList, StoredPiece};
 use crate::storage::{AlignedBuf, Storage, UNIT};
 use crate::store::NodeSizes;
 use crate::table::read_segments;
-use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_u64};
+use crate::wire::{COUNT_MAX, Decoded, Malformed, Reader, put_bytes, put_int, put_u64};
 
 /// The first seven bytes, and the version of the format as the eighth.
 const MAGIC: [u8; 8] = *b"\"BEtree4";
@@ -20,8 +20,6 @@ const VERSIONS: std::ops::RangeInclusive<u8> = b'1'..=b'4';
 const DURABLE_SINCE: u8 = b'4';
 /// In versions before this one the table is in one piece, of which the superblock has the fields.
 const LISTED_FROM: u8 = b'4';
-/// Nothing that is counted gets so far: beyond it a number is damage.
-pub const COUNT_MAX: u64 = 1 << 62;
 /// First unit of the log.
 pub const LOG_START: u64 = 4;
 const COPIES: usize = 2;

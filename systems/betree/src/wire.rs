@@ -9,6 +9,9 @@ pub struct Malformed(pub &'static str);
 /// Result of decoding.
 pub type Decoded<T> = std::result::Result<T, Malformed>;
 
+/// Nothing that is counted gets so far: beyond it a number is damage.
+pub const COUNT_MAX: u64 = 1 << 62;
+
 /// Appends an unsigned integer in LEB128.
 pub fn put_int(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {

@@ -160,10 +160,20 @@ fn reap(mut child: Child) -> Option<ExitStatus> {
     child.wait().ok()
 }
 
+/// The limit of a process' address space, if there is one: a program that meets it gives up.
+fn memory_limit() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    limit.map_or(String::new(), |bytes| {
+        format!("; the address space is limited to {} MiB (ulimit -v)", bytes >> 20)
+    })
+}
+
 fn describe(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => " (killed by signal 9: by the time-out, or for want of memory)".into(),
-        (Some(6), _) => " (killed by signal 6: it gave up, or a library in it did)".into(),
+        (Some(6), _) => {
+            format!(" (killed by signal 6: it gave up, or a library in it did{})", memory_limit())
+        }
         (Some(signal), _) => format!(" (killed by signal {signal})"),
         (_, code) => format!(" (exit code {})", code.unwrap_or(-1)),
     }

@@ -3,8 +3,7 @@
 use super::{HEADER, HEADER_1, MAGIC, MAGIC_1, Ring};
 use crate::error::{Doing, Error, Result};
 use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
-use crate::superblock::COUNT_MAX;
-use crate::wire::{Decoded, Malformed, Reader, put_u64};
+use crate::wire::{COUNT_MAX, Decoded, Malformed, Reader, put_u64};
 use std::io;
 
 /// A frame read back.
