@@ -29,7 +29,7 @@ pub struct Conditions {
     pub cores: Option<f64>,
     /// CPU that others took, in cores. What works *for* the load (flushers, loop and FUSE threads, a daemon) is not others.
     pub others: Option<f64>,
-    /// CPU that the hypervisor took, in cores.
+    /// CPU that the hypervisor took, in cores: of a load that may use some of the machine's, an even share of it.
     pub steal: Option<f64>,
     /// Additions a second of a dependent chain: the frequency.
     pub additions: Option<f64>,

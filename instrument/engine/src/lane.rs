@@ -278,7 +278,7 @@ impl<'r, T: Target> Lane<'r, T> {
                 }
                 true
             }
-            other => self.not_completed(op, index, &other)?,
+            other => self.not_completed(op, index, now, &other)?,
         };
         *start = now;
         if now >= self.timing.deadline_ns || self.shared.control.stopped() {
@@ -342,7 +342,7 @@ impl<'r, T: Target> Lane<'r, T> {
     }
 
     #[cold]
-    fn not_completed(&mut self, op: &Op, index: usize, did: &OpResult) -> Result<bool, LaneEnd> {
+    fn not_completed(&mut self, op: &Op, index: usize, now: u64, did: &OpResult) -> Result<bool, LaneEnd> {
         match did {
             OpResult::Starved if self.shared.strict => Err(LaneEnd::Failed(RunFault::boxed(format!(
                 "{}: flowop {} could not obtain a file (--strict): shorten the run, add entries to the fileset, or \
@@ -350,11 +350,11 @@ impl<'r, T: Target> Lane<'r, T> {
                 self.label, op.flow.name
             )))),
             OpResult::Starved => {
-                self.recorder.ops[index].starved += 1;
+                self.recorder.missed(index, now).starved += 1;
                 Ok(false)
             }
             OpResult::Errored => {
-                self.recorder.ops[index].errors += 1;
+                self.recorder.missed(index, now).errors += 1;
                 Ok(true)
             }
             OpResult::Finished => Err(LaneEnd::Done),

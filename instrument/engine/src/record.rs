@@ -203,6 +203,14 @@ impl<'r> Recorder<'r> {
         self.completed += 1;
     }
 
+    /// The record that counts an operation that was not completed at `now_ns`.
+    pub(crate) fn missed(&mut self, op: usize, now_ns: u64) -> &mut OpRecord {
+        if now_ns >= self.next_tick_ns {
+            self.tick(now_ns);
+        }
+        &mut self.ops[op]
+    }
+
     /// Everything that happens now and then: the end of the warm-up, of a second, of a period.
     #[cold]
     #[inline(never)]
@@ -327,6 +335,17 @@ mod tests {
         recorder.done(0, 1000, 1000 + S + 500, 1, None);
         recorder.finish(1000 + 2 * S);
         assert_eq!(recorder.ops[0].service.max(), Some(S + 500));
+    }
+
+    #[test]
+    fn what_failed_after_the_warm_up_counts_where_nothing_was_completed() {
+        let published = AtomicU64::new(0);
+        let mut recorder = Recorder::new(1, timing(S), &published);
+        for half in 1..=5 {
+            recorder.missed(0, 1000 + half * S / 2).errors += 1;
+        }
+        recorder.finish(1000 + 3 * S);
+        assert_eq!((recorder.ops[0].ops, recorder.ops[0].errors), (0, 4));
     }
 
     #[test]

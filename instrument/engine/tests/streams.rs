@@ -78,6 +78,15 @@ fn the_ramp_eats_of_the_size_and_not_of_the_number_of_transfers_as_in_fio() {
     assert!(all > 3072, "{all}");
 }
 
+/// A warm-up that is told is the job's own, also where its `ramp_time` is longer.
+#[test]
+fn a_shorter_warm_up_ends_the_ramp() {
+    let text = "[x]\nrw=read\nbs=4k\nsize=1m\nio_size=64m\nrate_iops=1000\nramp_time=2\nnumber_ios=500\n";
+    let options = RunOptions { warmup_seconds: Some(0.2), ..RunOptions::default() };
+    let outcome = job(text, &options);
+    assert_eq!((outcome.io_ops(), &outcome.ended), (500, &Ended::Done));
+}
+
 /// The number of operations of a run is that of the measured interval, however deep the queue is.
 #[test]
 fn a_set_number_of_operations_is_not_spent_in_the_warm_up() {

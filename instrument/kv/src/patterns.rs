@@ -112,8 +112,8 @@ pub struct Bench {
     pub value_bytes: usize,
     /// Keys of one call of multireadrandom (`batch_size`).
     pub batch: u64,
-    /// Operations of each thread (`reads`) in the measured interval; 0: one pass (fillseq; of readseq and readreverse what
-    /// the warm-up has left of one), else as many as there is time for.
+    /// Operations of each thread (`reads`) in the measured interval, of readseq and readreverse no more than a pass has; 0: one
+    /// pass (fillseq; of readseq and readreverse what the warm-up has left of one), else as many as there is time for.
     pub ops: u64,
 }
 
@@ -245,6 +245,8 @@ impl<'a> Thread<'a> {
         let left = match (part, ops, pattern) {
             (Part::Counting, 0, Pattern::FillSeq) => keys,
             (Part::Counting, 0, _) | (Part::Writer | Part::Scanner, ..) => u64::MAX,
+            // it ends with the pass, as db_bench does
+            (Part::Counting, ops, Pattern::ReadSeq | Pattern::ReadReverse) => ops.min(keys),
             (Part::Counting, ops, _) => ops,
         };
         let id = StreamId { seed: shared.seed, process: 1, thread: number, purpose: Purpose::Operations };
@@ -321,7 +323,8 @@ impl<'a> Thread<'a> {
         if !iterator.valid() {
             iterator.check()?;
             self.iterator = None;
-            self.ended |= !again;
+            // of a number of entries those that the warm-up has read are read once more
+            self.ended |= !again && (self.shared.bench.ops == 0 || ops == 0);
         }
         Ok(TransactionEnd::Moved { ops, bytes })
     }

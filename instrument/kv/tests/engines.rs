@@ -152,6 +152,16 @@ fn reads_of_a_pattern_are_those_of_the_measured_interval() {
     job.fill(&bench.place()).unwrap();
     let outcome = job.measure(&WARM, &bench.place()).unwrap();
     assert_eq!((outcome.io_ops(), &outcome.ended), (4000, &Ended::Done));
+    // of which a pass has no more than keys
+    for (pattern, ops, measured) in [
+        (kv::patterns::Pattern::ReadSeq, 2500, 5000),
+        (kv::patterns::Pattern::ReadReverse, 2500, 5000),
+        (kv::patterns::Pattern::ReadSeq, 9000, 6000),
+    ] {
+        let passes = PatternJob { bench: kv::patterns::Bench { pattern, ops, ..sizes }, ..job };
+        let outcome = passes.measure(&WARM, &bench.place()).unwrap();
+        assert_eq!((outcome.io_ops(), &outcome.ended), (measured, &Ended::Done), "{pattern:?}");
+    }
     // passes that end in the warm-up begin anew; what is measured is what is left of the last one
     let pattern = kv::patterns::Pattern::ReadSeq;
     let pass = PatternJob { bench: kv::patterns::Bench { pattern, ops: 0, ..sizes }, threads: 1, ..job };

@@ -185,6 +185,8 @@ fn a_load_that_is_bound_to_a_core_has_no_more_than_that() {
             for (name, value) in [
                 ("counted_seconds", 4.0),
                 ("others_cpu_seconds", 4.0 * others),
+                // a fiftieth of a core, of all eight
+                ("stolen_cpu_seconds", 4.0 * 0.02),
                 ("cpu_user_seconds", 3.0),
                 ("cpu_system_seconds", 0.0),
             ] {

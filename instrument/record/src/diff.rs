@@ -64,7 +64,16 @@ pub fn diff(left: &Environment, right: &Environment) -> Vec<Difference> {
     let mut differences: Vec<Difference> = names
         .into_iter()
         .map(|name| (name, value_in(&left_facts, name), value_in(&right_facts, name)))
-        .filter(|(_, left, right)| left != right)
+        .filter(|(name, left, right)| {
+            let online = |facts: &[Setting]| value_in(facts, "cpu.cores_online");
+            // older programs did not tell of it, and most loads are bound to none
+            let is_told_once = match (left, right) {
+                (Some(told), None) => Some(told) == online(&left_facts).as_ref(),
+                (None, Some(told)) => Some(told) == online(&right_facts).as_ref(),
+                _ => false,
+            };
+            left != right && !(*name == "cpu.cores_allowed" && is_told_once)
+        })
         .map(|(name, left, right)| Difference { name: name.clone(), weight: weight_of(name), left, right })
         .collect();
     for name in busier(left, right) {
@@ -139,4 +148,23 @@ fn flatten(path: &str, value: &Value, facts: &mut Vec<Setting>) {
 
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_of_before_is_not_told_to_be_bound() {
+        let of = |cores_allowed| {
+            let mut environment = Environment::default();
+            (environment.cpu.cores_online, environment.cpu.cores_allowed) = (Some(8), cores_allowed);
+            environment
+        };
+        assert_eq!(diff(&of(None), &of(Some(8))), []);
+        assert_eq!(diff(&of(Some(8)), &of(None)), []);
+        for bound in [diff(&of(None), &of(Some(1))), diff(&of(Some(8)), &of(Some(1)))] {
+            assert_eq!((bound.len(), bound[0].name.as_str()), (1, "cpu.cores_allowed"));
+        }
+    }
 }

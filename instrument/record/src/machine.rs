@@ -27,12 +27,14 @@ pub fn conditions(run: &Run) -> Conditions {
         Some(stats::Sample::new(&values).ok()?.median())
     };
     let rate = |name: &str| median(&|outcome| rate(outcome, name));
+    // what is stolen is of all cores
+    let of_online = cores.zip(cpu.cores_online).map_or(1.0, |(own, all)| own / f64::from(all.max(1)));
     // under a limit of its own, a load waits for memory by itself
     let limited = Study::from_stored(&run.study).is_ok_and(|study| study.study.memory.is_some());
     Conditions {
         cores,
         others: rate(names::OTHERS_CPU_SECONDS),
-        steal: rate(names::STOLEN_CPU_SECONDS),
+        steal: rate(names::STOLEN_CPU_SECONDS).map(|steal| steal * of_online),
         yardstick: median(&|outcome| {
             value(outcome, names::YARDSTICK_PER_SECOND).filter(|speed| *speed > 0.0)
         })

@@ -217,6 +217,26 @@ fn the_books_of_the_tables_balance() {
     assert_eq!(tables[0].rows(), run.trials.len());
 }
 
+/// Of several jobs each has an interval of its own, a metric.
+#[test]
+fn a_rate_of_a_part_is_of_its_own_interval() {
+    let mut run = fixture::run();
+    let outcome = run.trials.iter_mut().find_map(|trial| trial.outcome.as_mut()).unwrap();
+    let (name, ops, bytes) = (outcome.ops[2].name.clone(), outcome.ops[2].ops, outcome.ops[2].bytes);
+    outcome.metrics.push(stats::Metric::duration(format!("{name}/seconds"), 2.0));
+    let tables = tables(&run);
+    let column = |column: &str| {
+        let flowops = tables.iter().find(|known| known.name == "flowops").unwrap();
+        flowops.columns.iter().find(|known| known.name == column).unwrap().values.clone()
+    };
+    let Values::Text(names) = column("flowop") else { panic!("no text") };
+    let row = names.iter().position(|known| known.as_ref() == Some(&name)).unwrap();
+    for (of, amount) in [("operations_per_second", ops), ("bytes_per_second", bytes)] {
+        let Values::Float(rates) = column(of) else { panic!("no numbers") };
+        assert_eq!(rates[row], Some(amount as f64 / 2.0), "{of}");
+    }
+}
+
 /// `docs/formats.md` has a line `| TABLE | COLUMN | TYPE |` for each.
 #[test]
 fn each_column_is_documented() {

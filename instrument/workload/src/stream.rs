@@ -289,7 +289,8 @@ pub struct StreamBudget {
     pub seconds: Option<f64>,
     /// It waits so many seconds before it begins; what all wait is no part of the load.
     pub delay_seconds: f64,
-    /// What it does in its first seconds is not counted; it is taken from `bytes`, but not from `transfers`.
+    /// What it does in its first seconds is not counted; it is taken from `bytes`, but not from `transfers`. All streams of a run
+    /// have the same, which is the run's warm-up unless another one is told.
     pub ramp_seconds: f64,
 }
 

@@ -166,6 +166,8 @@ struct FioReport {
     own_milliseconds: Vec<(String, u64)>,
     /// Mean latencies as fio worked them out itself, by operation.
     means_ns: Vec<(String, f64)>,
+    /// Jobs of whose operations fio tells no latency.
+    without_latencies: Vec<String>,
 }
 
 impl FioReport {
@@ -176,11 +178,18 @@ impl FioReport {
         let names: BTreeSet<&str> = jobs.iter().filter_map(|job| job["jobname"].as_str()).collect();
         // clones have one name: they are one kind of operation
         let (mut order, mut sums) = (Vec::new(), BTreeMap::<String, (OpOutcome, f64)>::new());
+        let mut without_latencies = Vec::new();
         for job in jobs {
             let name = job["jobname"].as_str().unwrap_or("job");
             if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
                 let why = std::io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
                 return Err(AppError::Protocol(format!("fio's job {name} ended with an error: {why}")));
+            }
+            let parts = ["read", "write", "trim", "sync"].map(|way| &job[way]);
+            let has_latency =
+                |part: &&Value| part["lat_ns"]["bins"].as_object().is_some_and(|bins| !bins.is_empty());
+            if parts.iter().any(|part| number(&part["total_ios"]) > 0) && !parts.iter().any(has_latency) {
+                without_latencies.push(name.to_string());
             }
             let own = job_milliseconds(json, job);
             milliseconds = milliseconds.max(own);
@@ -213,19 +222,19 @@ impl FioReport {
             },
             means_ns: sorted.iter().map(|(op, sum)| (op.name.clone(), sum / op.ops as f64)).collect(),
             ops: sorted.into_iter().map(|(op, _)| op).collect(),
+            without_latencies,
         })
     }
 
-    /// Refuses figures of the ramp: fio tells them as its result when the job is done before `ramp_time` is over, without a latency.
+    /// Refuses figures of the ramp: fio tells them as the result of a job that is done before `ramp_time` is over, without a latency.
     fn must_be_measured(&self, job: &fiojob::External) -> Result<(), AppError> {
         let is_off = |line: &str| ["gtod_reduce=1", "disable_lat=1"].contains(&line);
         let ramps = job.ramp_seconds > 0.0 && !job.text.lines().any(is_off);
-        if !ramps || self.ops.iter().any(|op| !op.service.is_empty()) {
-            return Ok(());
-        }
-        let message = "nothing was measured: fio was done before its ramp_time was over; give the job more to do (io_size, or \
-                       time_based with runtime), or a shorter ramp_time";
-        Err(AppError::Protocol(message.into()))
+        let Some(name) = self.without_latencies.first().filter(|_| ramps) else { return Ok(()) };
+        Err(AppError::Protocol(format!(
+            "nothing was measured of fio's job {name}, which was done before its ramp_time was over; give the job more to do \
+             (io_size, or time_based with runtime), or a shorter ramp_time"
+        )))
     }
 }
 
@@ -341,6 +350,19 @@ mod tests {
         let error = judged("ramp_time=2\n").unwrap_err().to_string();
         assert!(error.contains("before its ramp_time was over; give the job more to do"), "{error}");
         assert!(judged("").is_ok() && judged("ramp_time=2\ngtod_reduce=1\n").is_ok());
+        // also where another job was measured
+        let bins = r#""lat_ns": {"mean": 150.0, "bins": {"100": 1, "200": 1}}"#;
+        let two = JSON.replacen(bins, r#""lat_ns": {"mean": 0.0}"#, 1).replacen(
+            r#""bins": {"904": 1}"#,
+            r#""N": 0"#,
+            1,
+        );
+        let two = two.replacen(r#""jobname": "a""#, r#""jobname": "b""#, 1);
+        let told = FioReport::of(&json_of(two.as_bytes()).unwrap()).unwrap();
+        let job =
+            passed("[b]\nrw=read\nsize=1m\nramp_time=2\n[a]\nrw=read\nsize=1m\nramp_time=2\n", &[]).unwrap();
+        let error = told.must_be_measured(&job).unwrap_err().to_string();
+        assert!(error.contains("fio's job b"), "{error}");
         let measured = FioReport::of(&json_of(JSON.as_bytes()).unwrap()).unwrap();
         let job = passed("[a]\nrw=read\nsize=1m\nramp_time=2\n", &[]).unwrap();
         assert!(measured.must_be_measured(&job).is_ok());

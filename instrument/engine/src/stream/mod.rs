@@ -245,7 +245,7 @@ impl<'r, P: Port> Runner<'r, P> {
 
     /// When its own measured interval began, or was to: behind its delay and its warm-up.
     pub(crate) fn measured_from_ns(&self) -> u64 {
-        self.begin_ns.max(self.ramp_ns)
+        self.begin_ns.max(self.timing.measure_ns)
     }
 
     /// Whether the run ended before the stream, which has come to `now`.
@@ -258,7 +258,7 @@ impl<'r, P: Port> Runner<'r, P> {
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         self.begin_ns = timing.begin_ns + ns(budget.delay_seconds - self.frame.common_delay_seconds);
         sleep_blocking(&self.clock, self.frame.shared.control, self.begin_ns.min(timing.deadline_ns));
-        self.ramp_ns = (self.begin_ns + ns(budget.ramp_seconds)).max(timing.measure_ns);
+        self.ramp_ns = self.measured_from_ns();
         self.ramping = self.ramp_ns > self.begin_ns;
         self.deadline_ns = match budget.seconds.filter(|_| !self.frame.length_told) {
             Some(seconds) => timing.deadline_ns.min(self.ramp_ns + ns(seconds)),
@@ -334,8 +334,9 @@ impl<'r, P: Port> Runner<'r, P> {
                 }
                 Next::Sync { file, data_only } => self.begin_sync(file, data_only)?,
                 Next::Wait { until_us } => {
-                    self.quiesce()?;
+                    // the warm-up may end while transfers are awaited, and `begin_ns` with it
                     let until = self.begin_ns.saturating_add(until_us.saturating_mul(1000));
+                    self.quiesce()?;
                     self.sleep(until);
                     self.clock.now()
                 }
@@ -364,7 +365,11 @@ impl<'r, P: Port> Runner<'r, P> {
     #[cold]
     fn end_ramp(&mut self) {
         self.ramping = false;
-        self.issued = self.in_flight() as u64;
+        let is_issued = |(number, place): &(usize, &QueueSlot)| {
+            let is_read_back = matches!(place.finds, Finds::Piece(_));
+            !self.free.contains(number) && is_transfer(place.operation) && !is_read_back
+        };
+        self.issued = self.places.iter().enumerate().filter(is_issued).count() as u64;
         (self.completed, self.last_pause) = (0, 0);
         self.begin_ns = self.ramp_ns;
         self.next.restart_counts();
@@ -711,7 +716,7 @@ impl<'r, P: Port> Runner<'r, P> {
         if let Some(recorder) = &mut self.recorder {
             recorder.done(self.frame.records[operation], start, now, bytes, lag);
         }
-        if matches!(operation, READ | WRITE | DISCARD) {
+        if is_transfer(operation) {
             self.completed += 1;
         }
         Ok(())
@@ -755,7 +760,7 @@ impl<'r, P: Port> Runner<'r, P> {
         if pace.pause_every == 0 || self.completed < self.last_pause + pace.pause_every {
             return Ok(now);
         }
-        let completed = self.completed;
+        self.last_pause = self.completed;
         self.quiesce()?;
         let begin = self.clock.now();
         let spin_until = (begin + pace.spin_us * 1000).min(self.deadline_ns);
@@ -763,7 +768,6 @@ impl<'r, P: Port> Runner<'r, P> {
             std::hint::spin_loop();
         }
         self.sleep(begin + pace.pause_us * 1000);
-        self.last_pause = completed;
         Ok(self.clock.now())
     }
 
@@ -800,6 +804,11 @@ impl<'r, P: Port> Runner<'r, P> {
             }
         }
     }
+}
+
+/// Whether an operation moves or discards data; the others are syncs.
+fn is_transfer(operation: usize) -> bool {
+    matches!(operation, READ | WRITE | DISCARD)
 }
 
 /// The bytes after which a pass is over: those of the files, or more where random writes come to the same blocks again.

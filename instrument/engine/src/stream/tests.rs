@@ -1,6 +1,6 @@
 //! Streams on a port that is a test's own.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::io;
 use std::sync::Mutex;
@@ -71,8 +71,96 @@ impl Port for Fake<'_> {
     }
 }
 
-/// Issues the first job of a file on a port.
+/// Gives results one by one, and those of one time that all are awaited after the warm-up alone.
+struct Late<'a> {
+    depth: usize,
+    queue: RefCell<Vec<(usize, usize)>>,
+    /// Results are awaited though there was room for more.
+    emptying: bool,
+    emptied: &'a Cell<u32>,
+    /// The time whose results come late, and from when on.
+    late: u32,
+    from_ns: u64,
+}
+
+impl Port for Late<'_> {
+    type File = ();
+
+    fn open(&self, _path: &CStr, _how: OpenMode) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn close(&self, (): ()) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn unlink(&self, _path: &CStr) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn invalidate(&self, (): &()) {}
+
+    fn sync(&self, (): &(), _data_only: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn begin_sync(&mut self, place: usize, (): &(), _data_only: bool) -> io::Result<bool> {
+        self.queue.get_mut().push((place, 0));
+        self.emptying = false;
+        Ok(false)
+    }
+
+    unsafe fn begin(&mut self, place: usize, (): &(), transfer: Transfer) -> io::Result<Option<usize>> {
+        self.queue.get_mut().push((place, transfer.bytes));
+        self.emptying = false;
+        Ok(None)
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, _at_least: usize, _nanoseconds: Option<u64>, done: &mut Done) -> io::Result<()> {
+        let queue = self.queue.get_mut();
+        if queue.len() < self.depth && !self.emptying {
+            self.emptying = true;
+            self.emptied.set(self.emptied.get() + 1);
+            while self.emptied.get() == self.late && Clock::get().now() < self.from_ns {
+                std::thread::yield_now();
+            }
+        }
+        let (place, bytes) = queue.remove(0);
+        done.push((place, Ok(bytes)));
+        Ok(())
+    }
+}
+
+/// Issues a job of queue depth 8, whose warm-up ends while its queue is emptied for the `late`th time; how it ended, its records,
+/// and how often the queue was emptied after that.
+fn issue_late(job: &str, late: u32, begun_seconds: u64) -> (LaneEnd, Vec<OpRecord>, u32) {
+    let now = Clock::get().now();
+    let timing = Timing {
+        begin_ns: now - begun_seconds * 1_000_000_000,
+        measure_ns: now + 300_000_000,
+        deadline_ns: now + 30_000_000_000,
+        period_ns: 0,
+    };
+    let emptied = Cell::new(0);
+    let queue = RefCell::default();
+    let from_ns = timing.measure_ns;
+    let port = Late { depth: 8, queue, emptying: false, emptied: &emptied, late, from_ns };
+    let text = format!("[x]\nbs=4k\nioengine=libaio\niodepth=8\n{job}");
+    let (end, _, ops) = issue_in(&text, port, timing);
+    (end, ops, emptied.get().saturating_sub(late))
+}
+
+/// Issues the first job of a file on a port, at once and measured from the begin.
 fn issue<P: Port>(text: &str, port: P) -> (LaneEnd, u64, Vec<OpRecord>) {
+    let now = Clock::get().now();
+    issue_in(text, port, Timing { begin_ns: now, measure_ns: now, deadline_ns: u64::MAX, period_ns: 0 })
+}
+
+fn issue_in<P: Port>(text: &str, port: P, timing: Timing) -> (LaneEnd, u64, Vec<OpRecord>) {
     let workload = fiojob::load(text, "job", &[]).unwrap_or_else(|error| panic!("{error}")).workload;
     let spec = workload.processes[0].threads[0].stream.as_deref().unwrap();
     let control = Control::new();
@@ -92,7 +180,9 @@ fn issue<P: Port>(text: &str, port: P) -> (LaneEnd, u64, Vec<OpRecord>) {
         cut_back: AtomicU64::new(0),
     };
     let data = DataPool::new(DataSpec { compress_percent: 0, duplicate_percent: 0 }, 1, 0, 0).unwrap();
-    let records = [0; OPERATIONS.len()];
+    // transfers, and syncs
+    let mut records = [0; OPERATIONS.len()];
+    (records[FSYNC], records[FDATASYNC]) = (1, 1);
     let frame = Frame {
         shared: &shared,
         label: "x-1".into(),
@@ -102,9 +192,8 @@ fn issue<P: Port>(text: &str, port: P) -> (LaneEnd, u64, Vec<OpRecord>) {
         data,
         records,
     };
-    let (now, published) = (Clock::get().now(), AtomicU64::new(0));
-    let timing = Timing { begin_ns: now, measure_ns: now, deadline_ns: u64::MAX, period_ns: 0 };
-    Runner::new(spec, port, frame).run(timing, Recorder::new(1, timing, &published))
+    let published = AtomicU64::new(0);
+    Runner::new(spec, port, frame).run(timing, Recorder::new(2, timing, &published))
 }
 
 #[test]
@@ -126,4 +215,26 @@ fn the_interval_ends_before_files_are_closed_and_removed() {
     assert_eq!((end, ops[0].ops), (LaneEnd::Done, 4));
     let [moved, closed, removed] = times.map(Cell::into_inner);
     assert!(moved <= end_ns && end_ns <= closed && closed <= removed, "{moved} {end_ns} {closed} {removed}");
+}
+
+/// A minute of a rate was due before the warm-up ended: the next transfer is not due a minute after that.
+#[test]
+fn a_rate_does_not_wait_for_what_was_due_in_the_warm_up() {
+    let (end, ..) = issue_late("rw=read\nsize=64m\nio_size=2432k\nrate_iops=10\n", 1, 60);
+    assert_eq!(end, LaneEnd::Done);
+}
+
+#[test]
+fn pauses_go_on_after_the_warm_up() {
+    let (end, _, emptied) =
+        issue_late("rw=read\nsize=64m\nio_size=400k\nthinktime=1\nthinktime_blocks=4\n", 10, 0);
+    assert_eq!(end, LaneEnd::Done);
+    assert!(emptied > 2, "{emptied}");
+}
+
+#[test]
+fn syncs_in_flight_are_not_among_the_number_of_transfers() {
+    let job = "rw=write\nsize=64m\nfsync=1\nnumber_ios=20\nthinktime=1\nthinktime_blocks=4\n";
+    let (end, ops, _) = issue_late(job, 1, 0);
+    assert_eq!((end, ops[0].ops), (LaneEnd::Done, 20));
 }

@@ -103,7 +103,9 @@ impl<'c> Ranks<'c> {
         for (rank, worker) in workers.into_iter().enumerate() {
             let Some(Ok(outcome)) = worker.result else { continue };
             let (began_ns, late_ns) = worker.passed.unwrap_or((before[rank].there(start_ns), 0));
-            let took_ns = ((outcome.warmup_seconds + outcome.measured_seconds) * 1e9) as i64;
+            // the gate comes before what all jobs wait
+            let delay = self.load.model().map_or(0.0, workload::Workload::common_delay_seconds);
+            let took_ns = ((delay + outcome.warmup_seconds + outcome.measured_seconds) * 1e9) as i64;
             let spans = worker.spans.into_iter();
             let spans: Vec<Span> = spans.map(|span| span.on(|at| self.to_local_time(rank, at))).collect();
             let ended = spans.last().map(|span| span.marks_ns[3]);

@@ -79,8 +79,8 @@ impl<'a, T> Columns<'a, T> {
     }
 }
 
-fn rate(amount: u64, outcome: &Outcome) -> Option<f64> {
-    (outcome.measured_seconds > 0.0).then(|| amount as f64 / outcome.measured_seconds)
+fn rate(amount: u64, seconds: f64) -> Option<f64> {
+    (seconds > 0.0).then(|| amount as f64 / seconds)
 }
 
 /// A row for each trial.
@@ -102,8 +102,8 @@ fn trials(run: &Run) -> Table {
         .int("bytes", |row| Some(row.of?.io_bytes()))
         .int("errors", |row| Some(sum(row.of?, |op| op.errors)))
         .int("starved", |row| Some(sum(row.of?, |op| op.starved)))
-        .float("operations_per_second", |row| rate(row.of?.io_ops(), row.of?))
-        .float("bytes_per_second", |row| rate(row.of?.io_bytes(), row.of?))
+        .float("operations_per_second", |row| rate(row.of?.io_ops(), row.of?.measured_seconds))
+        .float("bytes_per_second", |row| rate(row.of?.io_bytes(), row.of?.measured_seconds))
         .table("trials")
 }
 
@@ -121,8 +121,8 @@ fn flowops(run: &Run) -> Table {
         .int("bytes", |row| Some(row.of.1.bytes))
         .int("errors", |row| Some(row.of.1.errors))
         .int("starved", |row| Some(row.of.1.starved))
-        .float("operations_per_second", |row| rate(row.of.1.ops, row.of.0))
-        .float("bytes_per_second", |row| rate(row.of.1.bytes, row.of.0))
+        .float("operations_per_second", |row| rate(row.of.1.ops, row.of.0.op_seconds(row.of.1)))
+        .float("bytes_per_second", |row| rate(row.of.1.bytes, row.of.0.op_seconds(row.of.1)))
         .latencies("service", |of| Some(&of.1.service))
         .latencies("intended", |of| of.1.intended.as_ref())
         .table("flowops")
