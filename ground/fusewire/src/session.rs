@@ -101,7 +101,10 @@ fn without_right(error: Errno) -> io::Error {
 /// # Errors
 /// As of umount(2).
 pub fn force_unmount(target: &Path) -> io::Result<()> {
-    Ok(rustix::mount::unmount(target, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+    let Some(utf8) = target.to_str() else { return Err(io::ErrorKind::InvalidFilename.into()) };
+    let (_parent, target) = host::mount::pinned(utf8.into())?;
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    Ok(rustix::mount::unmount(target.as_std_path(), flags)?)
 }
 
 /// Unmounts what is at `target`. False if it is in use: then it goes, and [`Session::join`] ends, when the last user has

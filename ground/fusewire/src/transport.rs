@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -65,6 +66,9 @@ impl Transport {
     }
 }
 
+/// How long another program may keep the switch locked: who mounts has it for milliseconds.
+const SWITCH_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Whether the switch is on.
 pub fn uring_is_on() -> bool {
     std::fs::read_to_string(URING_SWITCH).is_ok_and(|text| text.trim() == "Y")
@@ -83,10 +87,21 @@ impl UringSwitch {
     /// Switches it on.
     ///
     /// # Errors
-    /// The kernel has none (it needs Linux 6.14 with CONFIG_FUSE_IO_URING), or it may not be written.
+    /// The kernel has none (it needs Linux 6.14 with CONFIG_FUSE_IO_URING), it may not be written, or another program keeps it locked.
     pub fn on() -> io::Result<UringSwitch> {
         let file = File::options().read(true).write(true).open(URING_SWITCH)?;
-        flock(&file, FlockOperation::LockExclusive)?;
+        // Anybody may lock it, and keep it.
+        let mut locked = Err(rustix::io::Errno::AGAIN);
+        host::wait::wait_until(SWITCH_PATIENCE, || {
+            locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+            locked.is_ok()
+        });
+        locked.map_err(|error| {
+            io::Error::new(
+                io::Error::from(error).kind(),
+                format!("{URING_SWITCH} is locked by another program"),
+            )
+        })?;
         let before = std::fs::read(URING_SWITCH)?;
         (&file).write_all(b"Y")?;
         Ok(UringSwitch { file, before })

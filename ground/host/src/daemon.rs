@@ -84,8 +84,9 @@ pub fn come_up<T, E: Display>(
 ) -> Option<T> {
     // A session of its own: a closed terminal must not take the file system away.
     let _ = rustix::process::setsid();
-    // until it serves: a starter that was killed has nobody who would take a late mount away
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // Until it serves: a starter that was killed has nobody who would take a late mount away. What is mounted already takes this signal
+    // as a request to unmount.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     if launcher_is_gone() {
         return None;
     }
@@ -95,8 +96,8 @@ pub fn come_up<T, E: Display>(
     }
     let started = start().map_err(|error| println!("{error}")).ok()?;
     let _ = rustix::process::set_parent_process_death_signal(None);
-    println!("{READY}");
-    let _ = io::stdout().flush();
+    // Without a listener it goes again.
+    writeln!(io::stdout(), "{READY}").and_then(|()| io::stdout().flush()).ok()?;
     leave_terminal();
     Some(started)
 }

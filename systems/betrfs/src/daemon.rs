@@ -94,12 +94,12 @@ impl ServedMount {
     pub fn serve(self) -> ExitCode {
         let ServedMount { mounted, signals } = self;
         if let Some(mut signals) = signals {
-            let (fs, dir) = (mounted.fs().clone(), mounted.dir().to_owned());
+            let (fs, unmounter) = (mounted.fs().clone(), mounted.unmounter());
             std::thread::spawn(move || {
                 for signal in signals.forever() {
                     let _ = fs.sync();
                     if signal != SIGHUP
-                        && let Err(error) = Mounted::request_unmount(&dir)
+                        && let Err(error) = unmounter.request()
                     {
                         log::error(error);
                     }

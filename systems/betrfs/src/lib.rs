@@ -42,4 +42,4 @@ pub use daemon::{Launcher, ServedMount, mount_daemon};
 pub use error::{Error, Result};
 pub use format::{FormatOptions, format};
 pub use fs::{Attr, DirItem, DirStream, Fs, NewFile, Options, RenameMode, SetAttr, SetTime, Space, Whence};
-pub use mount::{MountError, MountOptions, Mounted, mount};
+pub use mount::{MountError, MountOptions, Mounted, Unmounter, mount};

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use betree::{CachedExtents, Compression, Features, FileStorage, Storage, UringStorage};
@@ -13,6 +14,7 @@ use host::Host;
 use host::device::Holder;
 use host::mountinfo::MountEntry;
 use host::wait::wait_until;
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mount::MountFlags;
 
 use crate::check::{CheckReport, check, dump};
@@ -444,6 +446,7 @@ pub struct Mounted {
     pruner: Option<MemoryPruner>,
     watcher: Option<Watcher>,
     dir: PathBuf,
+    unmounter: Unmounter,
     claim: Option<Claim>,
     source: PathBuf,
 }
@@ -586,8 +589,15 @@ pub fn mount_fs(
         stand_back: options.lone,
     };
     let server = || Arc::new(Server::new(fs.clone(), settings.clone()));
-    let session = place.serve(&settings.wish(), server);
-    let session = session.map_err(|StartError { what, cause }| MountError::Io { what, cause })?;
+    let session = match place.serve(&settings.wish(), server) {
+        Ok(session) => session,
+        Err(StartError { what, cause }) => {
+            // The store writes its log when it goes: nobody else may have the device before.
+            drop(fs);
+            drop(claim);
+            return Err(MountError::Io { what, cause });
+        }
+    };
     let duty = session.duty();
     if let Some(duty) = &duty {
         fs.call_before_waiting(duty.clone());
@@ -595,7 +605,55 @@ pub fn mount_fs(
     probe.open_in(&dir, &session.notifier());
     let pruner = Some(MemoryPruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
     let watcher = Some(Watcher::start(fs.clone(), &dir, shown));
-    Ok(Mounted { fs, session: Some(session), pruner, watcher, dir, claim, source: source.to_owned() })
+    let unmounter = Unmounter::new(&dir);
+    Ok(Mounted {
+        fs,
+        session: Some(session),
+        pruner,
+        watcher,
+        dir,
+        unmounter,
+        claim,
+        source: source.to_owned(),
+    })
+}
+
+/// Takes a mount of this process away, and no other that came to its place.
+#[derive(Clone, Debug)]
+pub struct Unmounter {
+    dir: PathBuf,
+    /// The mounted file system's number, if it could be had.
+    device: Option<(u32, u32)>,
+    /// It is gone, and its number may be another's.
+    is_gone: Arc<AtomicBool>,
+}
+
+impl Unmounter {
+    fn new(dir: &Path) -> Unmounter {
+        Unmounter { dir: dir.to_owned(), device: device_of(dir).ok(), is_gone: Arc::default() }
+    }
+
+    /// Asks the system to unmount. False if the mount is in use: then it goes, and [`Mounted::wait`] ends, when the
+    /// last user has left; nobody new gets in. What another file system lies over, or in the place of, stays as it is.
+    ///
+    /// # Errors
+    /// [`MountError::Io`].
+    pub fn request(&self) -> Result<bool> {
+        let dir = &self.dir;
+        let is_another =
+            || self.device.is_some() && device_of(dir).is_ok_and(|found| Some(found) != self.device);
+        if self.is_gone.load(Ordering::Acquire) || is_another() {
+            return Ok(true);
+        }
+        fusewire::unmount(dir).map_err(MountError::io(format!("unmount {}", dir.display())))
+    }
+}
+
+/// The number of the file system at `dir`, which is not asked itself: it may not answer any more.
+fn device_of(dir: &Path) -> std::io::Result<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let stat = rustix::fs::statx(rustix::fs::CWD, dir, flags, StatxFlags::empty())?;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
 impl Mounted {
@@ -609,13 +667,9 @@ impl Mounted {
         &self.dir
     }
 
-    /// Asks the system to unmount. False if the mount is in use: then it goes, and [`Mounted::wait`] ends, when the
-    /// last user has left; nobody new gets in.
-    ///
-    /// # Errors
-    /// [`MountError::Io`].
-    pub fn request_unmount(dir: &Path) -> Result<bool> {
-        fusewire::unmount(dir).map_err(MountError::io(format!("unmount {}", dir.display())))
+    /// What takes the mount away.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
     }
 
     /// Unmounts, waits for the last user, closes the file system.
@@ -623,7 +677,7 @@ impl Mounted {
     /// # Errors
     /// As [`Mounted::wait`].
     pub fn unmount(self) -> Result<()> {
-        Mounted::request_unmount(&self.dir)?;
+        self.unmounter.request()?;
         self.wait()
     }
 
@@ -635,6 +689,7 @@ impl Mounted {
         // open until the device is given back: it shows whoever waits for that who has it (`host::device::Holder`)
         let connection = self.session.as_ref().map(Session::notifier);
         let served = self.session.take().map_or(Ok(()), Session::join);
+        self.unmounter.is_gone.store(true, Ordering::Release);
         drop((self.pruner.take(), self.watcher.take()));
         let settled = self.fs.settle().map_err(|error| match self.fs.failure() {
             Some(reason) => {
@@ -642,7 +697,10 @@ impl Mounted {
             }
             None => MountError::fs(&self.source)(error),
         });
-        drop(self.claim.take());
+        // Nobody else may have the device while the store may still write.
+        let claim = self.claim.take();
+        drop(self);
+        drop(claim);
         drop(connection);
         served.map_err(MountError::io("serve"))?;
         settled
@@ -653,7 +711,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         drop((self.pruner.take(), self.watcher.take()));
         if let Some(session) = self.session.take() {
-            let _ = Mounted::request_unmount(&self.dir);
+            let _ = self.unmounter.request();
             // Whoever is left is served on; who drops this does not wait for them.
             drop(session);
         }

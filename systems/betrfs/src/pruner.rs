@@ -81,10 +81,12 @@ fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: Option<&WorkerThrottle
         let mut fruitless = 0;
         // A little below, so that not every new inode wakes the work.
         while fs.inodes_in_memory() > most && fruitless < 64 {
+            let before = fs.inodes_in_memory();
             let cold = fs.cold(turn, ROUND);
             turn += 1;
-            fruitless = if cold.is_empty() { fruitless + 1 } else { 0 };
             drop_names(fs, notifier, &cold);
+            // Files that somebody holds open stay, and directories: who has many of these must not keep this busy.
+            fruitless = if fs.inodes_in_memory() < before { 0 } else { fruitless + 1 };
             look(duty);
             if *stop.asked.lock().unwrap_or_else(|e| e.into_inner()) {
                 return;

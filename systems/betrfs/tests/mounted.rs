@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use betrfs::{FormatOptions, MountOptions, Mounted};
 use needs::needs;
+use rustix::mount::MountFlags;
 
 /// Far more than anything takes, on the slowest machine: it ends what hangs.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -874,16 +875,41 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
             });
         }
         (0..4).for_each(|_| told.recv().unwrap());
-        Mounted::request_unmount(mounted.dir()).unwrap();
+        mounted.unmounter().request().unwrap();
         std::fs::write(bench.dir.path().join("gone"), b"").unwrap();
     });
     mounted.wait().unwrap();
     bench.is_clean();
 }
 
+/// A request to unmount takes the own mount away, and nothing that lies over it or is there in its place.
+fn what_is_mounted_in_its_place_stays(bench: &Bench) {
+    use rustix::mount::{UnmountFlags, mount, unmount};
+
+    let mounted = bench.mount();
+    let unmounter = mounted.unmounter();
+    let lay_over = || mount("over", bench.at(""), "tmpfs", MountFlags::empty(), None).unwrap();
+    let is_over = || {
+        let stays = unmounter.request().unwrap() && bench.at("theirs").exists();
+        unmount(bench.at("").parent().unwrap().join("mnt"), UnmountFlags::empty()).unwrap();
+        stays
+    };
+    lay_over();
+    std::fs::write(bench.at("theirs"), b"").unwrap();
+    assert!(is_over(), "what lay over it was unmounted");
+    std::fs::write(bench.at("own"), b"").unwrap();
+    assert!(unmounter.request().unwrap());
+    mounted.wait().unwrap();
+    lay_over();
+    std::fs::write(bench.at("theirs"), b"").unwrap();
+    assert!(is_over(), "what came in its place was unmounted");
+    bench.is_clean();
+}
+
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 19] = [
+const TESTS: [Test; 20] = [
+    ("what_is_mounted_in_its_place_stays", "", what_is_mounted_in_its_place_stays),
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",

@@ -97,13 +97,20 @@ impl Fs {
         };
         let mut last = None;
         for item in self.db.scan(&rest) {
-            let (key, value) = item?;
-            let name = &key[home.len() + 1..];
-            let place = place_behind(name);
-            if !self.show(&dir, name, record::decode(&value)?, place, with, add)? {
-                break;
+            let show = || {
+                let (key, value) = item?;
+                let name = &key[home.len() + 1..];
+                let place = place_behind(name);
+                let is_shown = self.show(&dir, name, record::decode(&value)?, place, with, add)?;
+                Ok(is_shown.then_some((place, key)))
+            };
+            match show() {
+                Ok(None) => break,
+                Ok(shown) => last = shown,
+                // Those that were shown are held by whoever asked, who must hear of them: the next read begins with the error.
+                Err(_) if last.is_some() => break,
+                Err(error) => return Err(error),
             }
-            last = Some((place, key));
         }
         if let Some((place, key)) = last {
             let name = &key[home.len() + 1..];
@@ -147,10 +154,12 @@ impl Fs {
     ) -> Result<()> {
         let mut last = None;
         for listed in listing.behind(behind) {
-            if !self.show_listed(dir, listed, with, add)? {
-                break;
+            match self.show_listed(dir, listed, with, add) {
+                Ok(true) => last = Some(listed),
+                Ok(false) => break,
+                Err(_) if last.is_some() => break,
+                Err(error) => return Err(error),
             }
-            last = Some(listed);
         }
         if let Some(ListedName { name, place, .. }) = last {
             self.marks.note(dir.ino, *place, name);

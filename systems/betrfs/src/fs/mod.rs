@@ -90,6 +90,9 @@ impl Options {
     }
 }
 
+/// Called with each inode of which less is there than was said.
+type LossListener = Box<dyn Fn(u64) + Send + Sync>;
+
 /// A mounted file system. Shared between threads; operations on different inodes run in parallel.
 ///
 /// An inode number is valid from the call that returned it ([`Fs::lookup`], the calls that make something) until
@@ -128,7 +131,7 @@ pub struct Fs {
     /// Hears before an operation that may wait for the device.
     duty: OnceLock<Arc<WorkerThrottle>>,
     /// Hears of inodes of which data were lost.
-    tell_lost: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
+    tell_lost: RwLock<Option<LossListener>>,
 }
 
 impl Fs {
@@ -196,7 +199,7 @@ impl Fs {
             removed_ranges: Mutex::default(),
             count_again: Mutex::default(),
             duty: OnceLock::new(),
-            tell_lost: OnceLock::new(),
+            tell_lost: RwLock::default(),
         };
         let state = State { inode: root.inode, ..State::default() };
         let root =
@@ -328,7 +331,7 @@ impl Fs {
             }
         }
         drop(settling);
-        if let Some(tell) = self.tell_lost.get() {
+        if let Some(tell) = &*self.tell_lost.read().unwrap_or_else(|e| e.into_inner()) {
             lost.into_iter().for_each(tell);
         }
     }
@@ -360,9 +363,9 @@ impl Fs {
         Some(record::decode_record(&value).ok()?.inode)
     }
 
-    /// Has `tell` called with the inodes of which less is there than was said. Only the first one is.
+    /// Has `tell` called with the inodes of which less is there than was said, in the place of whoever was before.
     pub(crate) fn call_when_lost(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
-        let _ = self.tell_lost.set(Box::new(tell));
+        *self.tell_lost.write().unwrap_or_else(|e| e.into_inner()) = Some(Box::new(tell));
     }
 
     /// Returns when batch `batch` is durable, with the number of the last one that is.
