@@ -245,7 +245,8 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        let done = std::process::Command::new("umount").arg(self.0.as_str()).status();
+        // Lazily: what another test starts at this moment has its descriptors until it runs its program.
+        let done = std::process::Command::new("umount").arg("--lazy").arg(self.0.as_str()).status();
         assert!(done.unwrap().success());
     }
 }
