@@ -94,7 +94,8 @@ fn a_run_of_the_program_is_watched_to_its_end() {
     assert!((0..5).any(|done| events.contains(&format!("Running: {done} of 6"))), "{events}");
     assert!(events.contains("Running: 5 of 6") && events.contains("event: end"), "{events}");
     assert!(server.get(&format!("/runs/{id}/live")).contains("Complete: 6 of 6"));
-    assert!(server.get(&format!("/runs/{id}")).contains("At a glance"));
+    let report = server.get(&format!("/runs/{id}"));
+    assert!(report.contains("6 of 6 trials") && report.contains("Throughput"), "{report}");
 }
 
 #[test]
