@@ -47,7 +47,7 @@ pub(crate) use reserve::{Reserved, decode as decode_reserved};
 pub(crate) use xattr::{STATE, TAKES_WRITES};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Instant;
 
 use betree::{Db, Features, KeyRange, StopReason, Storage, WriteBatch};
@@ -233,9 +233,7 @@ impl Fs {
     /// [`Error::NoSpace`] if there is none for what is known of some inode, even now; the store's.
     pub fn settle(&self) -> Result<()> {
         self.save_unsaved();
-        if matches!(self.streams.flush(), Err(Error::NoSpace)) {
-            self.settle_lost();
-        }
+        self.write_collected();
         self.streams.flush()?;
         self.remove_dead()?;
         // The next mount does not know what was removed in this one.
@@ -278,9 +276,7 @@ impl Fs {
     /// number of the batch for which [`Fs::sync_to`], which must follow, has to wait. What is known of inodes in memory alone
     /// was saved before, see [`Fs::save_unsaved`].
     fn ask_sync(&self) -> Result<u64> {
-        if matches!(self.streams.flush(), Err(Error::NoSpace)) {
-            self.settle_lost();
-        }
+        self.write_collected();
         self.streams.flush()?;
         Ok(self.db.ask_sync()?)
     }
@@ -305,6 +301,13 @@ impl Fs {
     /// As [`Fs::ask_sync_of`].
     pub(crate) fn sync_of(&self, ino: u64) -> Result<()> {
         self.sync_to(self.ask_sync_of(ino)?).map(|_| ())
+    }
+
+    /// Writes what was collected; the inodes of what finds no space are brought back to what the store has.
+    fn write_collected(&self) {
+        if matches!(self.streams.flush(), Err(Error::NoSpace)) {
+            self.settle_lost();
+        }
     }
 
     /// Brings the inodes of which data were lost back to what the store has of them.
@@ -393,26 +396,20 @@ impl Fs {
     }
 
     fn shared(&self) -> std::sync::RwLockReadGuard<'_, ()> {
-        match self.tree.try_read() {
-            Ok(held) => held,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                // Whoever holds it may be waiting for the device.
-                self.waits();
-                self.tree.read().unwrap_or_else(|e| e.into_inner())
-            }
+        if let Ok(held) = self.tree.try_read() {
+            return held;
         }
+        // Whoever holds it may be waiting for the device.
+        self.waits();
+        self.tree.read().unwrap_or_else(|e| e.into_inner())
     }
 
     fn alone(&self) -> std::sync::RwLockWriteGuard<'_, ()> {
-        match self.tree.try_write() {
-            Ok(held) => held,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.waits();
-                self.tree.write().unwrap_or_else(|e| e.into_inner())
-            }
+        if let Ok(held) = self.tree.try_write() {
+            return held;
         }
+        self.waits();
+        self.tree.write().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Adds the record of `node` with the attributes `inode`; nothing if no name leads to it.
@@ -462,9 +459,9 @@ impl Fs {
     /// Tries again to write records for which there was no space; true if some are still in memory alone. One at a time: whoever
     /// comes second must not believe that there is nothing to save while the first is at it.
     fn save_unsaved(&self) -> bool {
-        if self.unsaved.load(Ordering::Acquire) && matches!(self.streams.flush(), Err(Error::NoSpace)) {
+        if self.unsaved.load(Ordering::Acquire) {
             // Else what one file has lost would keep all others from being saved.
-            self.settle_lost();
+            self.write_collected();
         }
         let _saving = self.saving.lock().unwrap_or_else(|e| e.into_inner());
         if !self.unsaved.swap(false, Ordering::AcqRel) {
