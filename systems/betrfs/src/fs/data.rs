@@ -162,7 +162,7 @@ impl Fs {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`], the store's.
     pub fn write(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
-        self.despite_losses(Some(ino), || self.write_once(ino, off, data, kill_priv))
+        self.despite_losses(|| self.write_once(ino, off, data, kill_priv))
     }
 
     fn write_once(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
@@ -181,7 +181,7 @@ impl Fs {
         kill_priv: bool,
         from: IoPath,
     ) -> Result<WriteOutcome> {
-        self.despite_losses(Some(ino), || self.serve_write_once(ino, off, data, kill_priv, from))
+        self.despite_losses(|| self.serve_write_once(ino, off, data, kill_priv, from))
     }
 
     fn serve_write_once(
@@ -209,7 +209,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::write`].
     pub fn append(&self, ino: u64, data: &[u8]) -> Result<usize> {
-        self.despite_losses(Some(ino), || self.append_once(ino, data))
+        self.despite_losses(|| self.append_once(ino, data))
     }
 
     fn append_once(&self, ino: u64, data: &[u8]) -> Result<usize> {
@@ -230,6 +230,7 @@ impl Fs {
     ) -> Result<usize> {
         regular(&state.inode)?;
         end_of(off, data.len() as u64)?;
+        state.loss.as_mut().map_or(Ok(()), |loss| loss.check_write(off))?;
         let home = node.home(state)?;
         let before = state.inode.size;
         let mut done = 0;
@@ -244,6 +245,9 @@ impl Fs {
                     return if done == 0 { Err(e) } else { Ok(done) };
                 }
             }
+        }
+        if let Some(loss) = &mut state.loss {
+            loss.written(off, off + done as u64);
         }
         self.contents.written(node, state, off, data, before);
         Ok(done)
@@ -358,7 +362,7 @@ impl Fs {
     /// [`Error::NotSupported`] for other modes, and for a file with too many separate ranges; [`Error::NoSpace`]; as
     /// [`Fs::write`].
     pub fn allocate(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
-        self.despite_losses(None, || self.allocate_once(ino, mode, off, len))
+        self.despite_losses(|| self.allocate_once(ino, mode, off, len))
     }
 
     fn allocate_once(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
