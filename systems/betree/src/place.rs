@@ -6,7 +6,7 @@
 
 use crate::block::Segment;
 use crate::error::{Doing, Error, Result};
-use crate::storage::{AlignedBuf, Storage, UNIT};
+use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
 use crate::store::units_for;
 use crate::table::{Table, put_segments, read_segments};
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32};
@@ -18,6 +18,8 @@ const DEPTH_MAX: u8 = 8;
 /// Changes that may follow a whole table. An opening reads them all; and with a checkpoint a minute the whole is written
 /// about once an hour.
 const CHANGES_MAX: usize = 64;
+/// Bytes that are read at once: enough for any device's full rate.
+const READ_BYTES: usize = 1 << 20;
 
 /// Bytes on storage with their checksum, once or twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,19 +84,29 @@ impl StoredPiece {
         if !place.iter().all(fits) || taken > units || self.len > taken * UNIT as u64 {
             return Err(corrupt("it lies outside the storage"));
         }
-        let mut buf = AlignedBuf::zeroed(taken as usize * UNIT);
-        let mut at = 0;
+        // Piece by piece, so that it takes no more memory than there are data: a list may claim all of a file that is one hole.
+        let len = self.len as usize;
+        let (mut bytes, mut chunk) = (Vec::new(), AlignedBuf::zeroed(READ_BYTES.min(len)));
         for s in place {
-            let n = s.units as usize * UNIT;
-            let off = s.start * UNIT as u64;
-            storage.read_at(&mut buf[at..at + n], off).doing("reading the translation table")?;
-            at += n;
+            let end = (s.start + u64::from(s.units)) * UNIT as u64;
+            let mut at = s.start * UNIT as u64;
+            while at < end && bytes.len() < len {
+                let left = len - bytes.len();
+                let n = chunk.len().min((end - at) as usize).min(round_up(left));
+                storage.read_at(&mut chunk[..n], at).doing("reading the translation table")?;
+                let more = &chunk[..n.min(left)];
+                // No table has one: a block has a number and a place, and none is listed twice.
+                if more.chunks_exact(UNIT).any(|unit| unit.iter().all(|byte| *byte == 0)) {
+                    return Err(Error::corrupt("translation table", at, "a part of it was never written"));
+                }
+                bytes.extend_from_slice(more);
+                at += n as u64;
+            }
         }
-        let bytes = &buf[..self.len as usize];
-        if crc32c::crc32c(bytes) != self.crc {
+        if crc32c::crc32c(&bytes) != self.crc {
             return Err(corrupt("checksum mismatch"));
         }
-        Ok(bytes.to_vec())
+        Ok(bytes)
     }
 
     /// The segments of both copies.
@@ -365,6 +377,47 @@ mod tests {
         }
         let twice = vec![piece(vec![Segment { start: 4, units: 9 }]); 2];
         assert!(PieceList::of(&twice).resolve(&storage, far).is_err());
+    }
+
+    /// A file of a terabyte that is one hole.
+    #[derive(Default)]
+    struct Hole(std::sync::atomic::AtomicU64);
+
+    impl Storage for Hole {
+        fn len(&self) -> std::io::Result<u64> {
+            Ok(1 << 40)
+        }
+
+        fn read_at(&self, buf: &mut [u8], _off: u64) -> std::io::Result<()> {
+            buf.fill(0);
+            self.0.fetch_add(buf.len() as u64, std::sync::atomic::Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn write_at(&self, _buf: &[u8], _off: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn discard(&self, _off: u64, _len: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_a_hole_takes_no_memory() {
+        const UNITS: u32 = 1 << 16;
+        let hole = Hole::default();
+        let first = vec![Segment { start: 8, units: UNITS }];
+        let crc = crc32c::crc32c(&vec![0; UNITS as usize * UNIT]);
+        let piece = StoredPiece { len: u64::from(UNITS) * UNIT as u64, crc, first, copy: vec![] };
+        let error = piece.read(&hole, 1 << 28).expect_err("a hole").to_string();
+        assert!(error.contains("never written"), "{error}");
+        let read = hole.0.into_inner();
+        assert!(read <= READ_BYTES as u64, "{read} bytes");
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub enum Error {
     /// `ENOSPC`: what is left is reserved for deletes and checkpoints.
     #[error("no space left")]
     NoSpace,
+    /// `EIO`: data that were taken could not be written. Other files are not concerned.
+    #[error("data that were taken are lost: {0}")]
+    DataLost(String),
     /// `ENODATA`: no such extended attribute.
     #[error("no such extended attribute")]
     NoAttribute,
@@ -85,7 +88,7 @@ impl Error {
             Error::BehindEnd => libc::ENXIO,
             Error::NotSupported => libc::EOPNOTSUPP,
             Error::ReadOnly(_) => libc::EROFS,
-            Error::Corrupt(_) | Error::NotOne(_) | Error::Store(_) => libc::EIO,
+            Error::DataLost(_) | Error::Corrupt(_) | Error::NotOne(_) | Error::Store(_) => libc::EIO,
         }
     }
 }

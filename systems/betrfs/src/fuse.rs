@@ -317,10 +317,16 @@ impl Server {
         reply: Reply<'_>,
     ) -> Answered {
         let (ino, user) = (request.header.node, request.header.uid);
+        let collected = self.settings.writeback && from == IoPath::Cache;
         let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
+            // Of what the kernel has collected it drops the rest and says nothing, unless all of it has failed.
+            Ok(written) if collected && written.bytes < data.len() => Err(Error::NoSpace),
+            written => written,
+        };
+        let written = match written {
             Ok(written) => written,
             Err(e) => {
-                if matches!(e, Error::NoSpace) && self.settings.writeback && from == IoPath::Cache {
+                if matches!(e, Error::NoSpace) && collected {
                     self.note_dropped(ino);
                 }
                 return reply.error(e.errno());

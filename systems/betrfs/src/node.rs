@@ -144,8 +144,6 @@ pub(crate) struct Node {
     pub cached: AtomicBool,
     /// Somebody has read it as a directory.
     listed: AtomicBool,
-    /// Data that were taken are not there, and nobody was told.
-    lost: AtomicBool,
     /// What a holder was told of its attributes last, in short.
     told: AtomicU64,
     state: RwLock<State>,
@@ -172,6 +170,8 @@ pub(crate) struct State {
     pub touched: Mutex<Option<Box<ChangedNames>>>,
     /// The record could not be written for want of space.
     pub unsaved: bool,
+    /// Data that were taken are not there, and no sync of the file has said so.
+    pub loss: Option<Box<Loss>>,
     /// There is no `security.capability` among its attributes.
     pub incapable: bool,
     /// Where the last write ended.
@@ -186,6 +186,64 @@ pub(crate) struct State {
     pub read_whole: AtomicBool,
     /// It waits for its turn to go out of the whole files in memory.
     pub queued: AtomicBool,
+}
+
+/// Why data that were taken are not there.
+#[derive(Clone, Debug)]
+pub(crate) enum LossCause {
+    NoSpace,
+    Failed(String),
+}
+
+impl LossCause {
+    /// What a call says that hears of it.
+    pub fn error(&self) -> Error {
+        match self {
+            LossCause::NoSpace => Error::NoSpace,
+            LossCause::Failed(why) => Error::DataLost(why.clone()),
+        }
+    }
+}
+
+/// Data of a file that were taken and are not there.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    cause: LossCause,
+    /// Where they would begin. What was written from in front of it since lies before it.
+    from: u64,
+    /// A write has heard of it.
+    heard: bool,
+}
+
+impl Loss {
+    pub fn new(cause: LossCause, from: u64) -> Loss {
+        Loss { cause, from, heard: false }
+    }
+
+    pub fn error(&self) -> Error {
+        self.cause.error()
+    }
+
+    /// Refuses a write at `off`: the first one, and any behind what is lost until a sync of the file has said so. Taken, as ext4
+    /// does, it would leave a hole in the middle, and programs that never sync (`cp`, `tar`) would not hear of it: the kernel asks
+    /// nothing here when they close. A log goes on after one error, as it is appended to where its data end.
+    pub fn check_write(&mut self, off: u64) -> Result<()> {
+        if std::mem::replace(&mut self.heard, true) && off <= self.from { Ok(()) } else { Err(self.error()) }
+    }
+
+    /// All before `end` was written from `off` on.
+    pub fn written(&mut self, off: u64, end: u64) {
+        if off <= self.from {
+            self.from = self.from.max(end);
+        }
+    }
+
+    /// The file was cut to `size` bytes: what was lost behind them is not missing any more.
+    pub fn truncated(&mut self, size: u64) {
+        if size <= self.from {
+            (self.from, self.heard) = (u64::MAX, true);
+        }
+    }
 }
 
 /// Names in a directory that may have changed since it had a version.
@@ -229,9 +287,9 @@ impl State {
 impl Node {
     pub fn new(ino: u64, dir_home: Option<Box<[u8]>>, state: State) -> Node {
         let (refs, orphans) = (AtomicU64::new(0), AtomicU32::new(0));
-        let [used, cached, listed, lost] = [true, false, false, false].map(AtomicBool::new);
+        let [used, cached, listed] = [true, false, false].map(AtomicBool::new);
         let told = AtomicU64::new(0);
-        Node { ino, dir_home, refs, orphans, used, cached, listed, lost, told, state: RwLock::new(state) }
+        Node { ino, dir_home, refs, orphans, used, cached, listed, told, state: RwLock::new(state) }
     }
 
     /// Somebody reads it as a directory, and may come back to any of its names.
@@ -245,21 +303,6 @@ impl Node {
     /// Whether somebody has read it as a directory since it is in memory.
     pub fn is_listed(&self) -> bool {
         self.listed.load(Ordering::Acquire)
-    }
-
-    /// Data that were taken are not there.
-    pub fn note_lost(&self) {
-        self.lost.store(true, Ordering::Release);
-    }
-
-    /// Whether data that were taken are not there, and nobody has been told.
-    pub fn has_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
-    }
-
-    /// Whether data that were taken are not there; says so once.
-    pub fn take_lost(&self) -> bool {
-        self.lost.swap(false, Ordering::AcqRel)
     }
 
     /// Notes that a holder is told these attributes.

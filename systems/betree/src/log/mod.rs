@@ -205,7 +205,7 @@ impl Log {
     }
 
     fn used(&self, s: &State) -> u64 {
-        s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.pending.bytes() as u64
+        s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.pending.frame_bytes(None) as u64
     }
 
     /// Adds the record of message `msn`, given in pieces, unless the ring would get too full.
@@ -239,8 +239,8 @@ impl Log {
     ) -> Result<AppendOutcome> {
         let mut s = self.lock();
         self.storage.latch().check()?;
-        // Twice the pending bytes: the frame may have to skip the end of the ring. A tenth stays free.
-        let pending = round_up(s.pending.bytes() + len + HEADER + 4) as u64;
+        // Twice what waits: a frame may have to skip the end of the ring. A tenth stays free.
+        let pending = s.pending.frame_bytes(Some(len)) as u64;
         if self.used(&s) + 2 * pending > self.ring.len / 10 * 9 {
             return Ok(AppendOutcome::Full);
         }

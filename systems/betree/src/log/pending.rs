@@ -3,8 +3,9 @@
 //! They are kept in *chunks*, each of which becomes a frame. While records are *held*, nobody writes them of himself: what
 //! becomes of their memtable may spare it (see [`Pending::replace`]). A chunk that is *ready* is held no longer.
 
-use super::BUFFER_BYTES;
+use super::{BUFFER_BYTES, HEADER};
 use crate::bytes::Bytes;
+use crate::storage::round_up;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -48,6 +49,11 @@ impl Payload {
 
     fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Bytes that a frame of it takes in the ring.
+    fn frame_bytes(&self) -> usize {
+        round_up(HEADER + self.len)
     }
 
     /// Bytes of memory.
@@ -99,6 +105,8 @@ pub(super) struct Pending {
     open: Chunk,
     /// Bytes of all.
     bytes: usize,
+    /// Bytes that the closed ones take in the ring, where each begins a unit.
+    closed_frames: usize,
     held: bool,
 }
 
@@ -123,6 +131,7 @@ impl Pending {
     /// No chunk has records of before and of after this moment.
     pub fn close(&mut self) {
         if !self.open.payload.is_empty() {
+            self.closed_frames += self.open.payload.frame_bytes();
             self.closed.push_back(std::mem::take(&mut self.open));
         }
     }
@@ -130,6 +139,12 @@ impl Pending {
     /// Bytes that wait.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes that all take in the ring, with one more record of `len` bytes if there is one.
+    pub fn frame_bytes(&self, len: Option<usize>) -> usize {
+        let open = self.open.payload.len() + len.map_or(0, |len| len + 4);
+        self.closed_frames + if open > 0 { round_up(HEADER + open) } else { 0 }
     }
 
     /// Bytes of memory.
@@ -223,7 +238,9 @@ impl Pending {
             payload.begin_record(record.len());
             payload.put(record);
         }
-        self.bytes = self.bytes - replaced.iter().map(|c| c.payload.len()).sum::<usize>() + payload.len();
+        let sum = |bytes: fn(&Payload) -> usize| replaced.iter().map(|c| bytes(&c.payload)).sum::<usize>();
+        self.bytes = self.bytes - sum(Payload::len) + payload.len();
+        self.closed_frames = self.closed_frames - sum(Payload::frame_bytes) + payload.frame_bytes();
         let stands_for = replaced.iter().map(|c| c.stands_for).sum();
         let chunk = Chunk { first, last: upto, payload, binds: true, stands_for, since: replaced[0].since };
         self.closed.insert(self.ready, chunk);
@@ -240,7 +257,9 @@ impl Pending {
     pub fn take(&mut self) -> Option<Chunk> {
         let chunk = if self.ready > 0 {
             self.ready -= 1;
-            self.closed.pop_front()?
+            let chunk = self.closed.pop_front()?;
+            self.closed_frames -= chunk.payload.frame_bytes();
+            chunk
         } else if !self.held && !self.open.payload.is_empty() {
             std::mem::take(&mut self.open)
         } else {

@@ -74,7 +74,14 @@ pub(crate) struct LaterFrames {
     pub life: u64,
 }
 
+/// Damaged frames whose number is sound may add up to so many times the ring. Each life leaves one whose end was written over; what
+/// lies over one another more often was crafted, and reading all of it could take days.
+const DAMAGED_MAX: u64 = 4;
+
 /// Looks for them in the `bytes` of the ring behind `end`, where the next frame should be.
+///
+/// # Errors
+/// [`Error::Corrupt`] if there are more damaged ones than a store can leave; the storage's.
 pub(crate) fn later_frames(
     storage: &dyn Storage,
     ring: &Ring,
@@ -83,7 +90,8 @@ pub(crate) fn later_frames(
 ) -> Result<LaterFrames> {
     let mut later = LaterFrames::default();
     let mut chunk = AlignedBuf::zeroed(256 * UNIT);
-    let mut done = 0;
+    // Where the last sound frame ends; and bytes of damaged ones.
+    let (mut done, mut known, mut damaged) = (0, 0, 0);
     while done < bytes.min(ring.len) {
         let at = (end.pos + done) % ring.len;
         let n = (chunk.len() as u64).min(ring.len - at).min(bytes.min(ring.len) - done) as usize;
@@ -95,15 +103,25 @@ pub(crate) fn later_frames(
             }
         }
         for (i, unit) in chunk[..n].chunks(UNIT).enumerate() {
-            let Some((life, seq)) = name_of(unit, ring).filter(|name| *name > (ring.life, end.seq)) else {
+            let within = (i * UNIT) as u64;
+            // What lies in a sound frame is its own.
+            let name = if done + within < known { None } else { name_of(unit, ring) };
+            let Some((life, seq, len)) = name.filter(|name| (name.0, name.1) > (ring.life, end.seq)) else {
                 continue;
             };
-            let there = at + (i * UNIT) as u64;
+            let there = at + within;
             let ring = Ring { life, ..*ring };
             if let Candidate::Frame(frame) = read_frame(storage, &ring, there, seq)? {
                 later.frames += 1;
                 later.durable = later.durable.max(frame.durable);
                 later.life = later.life.max(life);
+                known = done + within + (frame.end - frame.pos);
+            } else {
+                damaged += (UNIT as u64 + len).min(ring.len - there);
+                if damaged > DAMAGED_MAX * ring.len {
+                    let why = "more frames lie over one another than a store writes";
+                    return Err(Error::corrupt("log", ring.start + there, why));
+                }
             }
         }
         done += n as u64;
@@ -127,13 +145,14 @@ pub(crate) fn tail(storage: &dyn Storage, ring: &Ring, end: LogPosition) -> Resu
     Ok(Tail::End)
 }
 
-/// Life and number in a unit that begins like a frame of this store.
-fn name_of(unit: &[u8], ring: &Ring) -> Option<(u64, u64)> {
+/// Life, number and bytes of the records in a unit that begins like a frame of this store.
+fn name_of(unit: &[u8], ring: &Ring) -> Option<(u64, u64, u64)> {
     let mut r = Reader::new(unit);
     let (magic, _crc) = (r.u32().ok()?, r.u32().ok()?);
     let (uuid, life, number) = (r.u64().ok()?, r.u64().ok()?, r.u64().ok()?);
+    let (_first, _last, len) = (r.u64().ok()?, r.u64().ok()?, r.u32().ok()?);
     let bounded = life < COUNT_MAX && number < COUNT_MAX;
-    (header_len(magic).is_some() && uuid == ring.uuid && bounded).then_some((life, number))
+    (header_len(magic).is_some() && uuid == ring.uuid && bounded).then_some((life, number, len.into()))
 }
 
 /// Bytes of the header of a frame with this magic number, if it is one.

@@ -283,3 +283,79 @@ fn what_a_recovery_has_to_apply_asks_for_a_checkpoint() {
     log.release(msn);
     assert_eq!(log.fill(), 0);
 }
+
+/// Each frame begins a unit of the ring, however little is in it.
+#[test]
+fn memtables_of_a_record_each_fill_the_ring_and_write_over_nothing() {
+    let storage = SimStorage::new(32 * UNIT as u64);
+    let log = Log::new(latched(storage.clone()), RING, 0, 1, 0);
+    for msn in 1..=4 {
+        assert!(taken(log.append(msn, &[&[1; 5000]], false)));
+        log.commit(true).expect("commit");
+        log.release(msn);
+    }
+    let (pos, seq) = log.tail_after(4);
+    log.hold();
+    let taken = (5..500u64).take_while(|msn| {
+        let taken = taken(log.append(*msn, &[&[2; 8]], false));
+        log.close_chunk();
+        taken
+    });
+    let expected: Vec<u64> = taken.collect();
+    assert!(expected.len() > 3, "{expected:?}");
+    log.commit(true).expect("commit");
+    let found: Vec<u64> = messages(&storage, &RING, pos, seq, 4).into_iter().map(|(msn, _)| msn).collect();
+    assert_eq!(found, expected);
+}
+
+/// A ring in which every unit claims to be a frame of all that is left, as only somebody who wants a search to take long makes one.
+#[test]
+fn frames_that_lie_over_one_another_are_an_error_in_time_linear_in_the_ring() {
+    let ring = Ring { start: 0, len: 1000 * UNIT as u64, uuid: 7, life: 1 };
+    let storage = SimStorage::new(ring.len);
+    for unit in 0..1000u64 {
+        let mut head = Vec::new();
+        put_u32(&mut head, MAGIC);
+        put_u32(&mut head, 0);
+        [ring.uuid, ring.life, unit + 2, unit, unit].iter().for_each(|n| put_u64(&mut head, *n));
+        put_u32(&mut head, ((1000 - unit) * UNIT as u64) as u32 - HEADER as u32);
+        put_u64(&mut head, 0);
+        storage.corrupt(unit * UNIT as u64, &head);
+    }
+    let reads = Reads { below: storage, bytes: Default::default() };
+    let end = LogPosition { pos: 0, seq: 1 };
+    let found = later_frames(&reads, &ring, end, ring.len);
+    let error = found.expect_err("crafted").to_string();
+    assert!(error.contains("lie over one another"), "{error}");
+    let read = reads.bytes.into_inner();
+    assert!(read < 10 * ring.len, "{read} bytes of a ring of {}", ring.len);
+}
+
+/// Counts what is read.
+struct Reads {
+    below: SimStorage,
+    bytes: std::sync::atomic::AtomicU64,
+}
+
+impl Storage for Reads {
+    fn len(&self) -> std::io::Result<u64> {
+        self.below.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], off: u64) -> std::io::Result<()> {
+        self.bytes.fetch_add(buf.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.below.read_at(buf, off)
+    }
+
+    fn write_at(&self, buf: &[u8], off: u64) -> std::io::Result<()> {
+        self.below.write_at(buf, off)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.below.flush()
+    }
+
+    fn discard(&self, off: u64, len: u64) -> std::io::Result<()> {
+        self.below.discard(off, len)
+    }
+}

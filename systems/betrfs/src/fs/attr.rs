@@ -167,7 +167,7 @@ impl Fs {
     /// [`Error::IsDirectory`](crate::Error::IsDirectory) or [`Error::Invalid`](crate::Error::Invalid) for the size
     /// of what is no regular file, [`Error::TooLarge`](crate::Error::TooLarge), the store's.
     pub fn set_attr(&self, ino: u64, set: &SetAttr) -> Result<Attr> {
-        self.despite_losses(None, || self.set_attr_once(ino, set))
+        self.despite_losses(|| self.set_attr_once(ino, set))
     }
 
     fn set_attr_once(&self, ino: u64, set: &SetAttr) -> Result<Attr> {
@@ -222,6 +222,9 @@ impl Fs {
             self.set_reserved(&mut state, reserved);
         }
         state.inode = inode;
+        if let (Some(size), Some(loss)) = (set.size, &mut state.loss) {
+            loss.truncated(size);
+        }
         state.unsaved = !saved && !state.dead;
         Ok(Attr::told(&node, &state.inode))
     }

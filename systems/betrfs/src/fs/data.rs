@@ -157,12 +157,13 @@ impl Fs {
         Ok(())
     }
 
-    /// Writes `data` at `off`; `kill_priv` as in [`super::SetAttr`]. Up to 1 MiB is one operation.
+    /// Writes `data` at `off`; `kill_priv` as in [`super::SetAttr`]. Up to 1 MiB is one operation. Returns how many bytes were
+    /// written: fewer if there was no space for the rest.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`], the store's.
     pub fn write(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
-        self.despite_losses(Some(ino), || self.write_once(ino, off, data, kill_priv))
+        self.despite_losses(|| self.write_once(ino, off, data, kill_priv))
     }
 
     fn write_once(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
@@ -181,7 +182,7 @@ impl Fs {
         kill_priv: bool,
         from: IoPath,
     ) -> Result<WriteOutcome> {
-        self.despite_losses(Some(ino), || self.serve_write_once(ino, off, data, kill_priv, from))
+        self.despite_losses(|| self.serve_write_once(ino, off, data, kill_priv, from))
     }
 
     fn serve_write_once(
@@ -209,7 +210,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::write`].
     pub fn append(&self, ino: u64, data: &[u8]) -> Result<usize> {
-        self.despite_losses(Some(ino), || self.append_once(ino, data))
+        self.despite_losses(|| self.append_once(ino, data))
     }
 
     fn append_once(&self, ino: u64, data: &[u8]) -> Result<usize> {
@@ -230,23 +231,43 @@ impl Fs {
     ) -> Result<usize> {
         regular(&state.inode)?;
         end_of(off, data.len() as u64)?;
+        state.loss.as_mut().map_or(Ok(()), |loss| loss.check_write(off))?;
         let home = node.home(state)?;
         let before = state.inode.size;
-        let mut done = 0;
+        let (mut done, mut most) = (0, WRITE_MAX);
+        let mut failed = None;
         while done < data.len() {
             let at = off + done as u64;
-            let len = (WRITE_MAX - (at % SIZE) as usize).min(data.len() - done);
+            let len = (most - (at % SIZE) as usize).min(data.len() - done);
             match self.write_piece(node, state, &home, at, &data[done..done + len], kill) {
-                Ok(()) => done += len,
+                Ok(()) if most == WRITE_MAX => done += len,
+                // The rest is another operation: after a crash no write of 1 MiB is there in part.
+                Ok(()) => {
+                    done += len;
+                    break;
+                }
+                // What fits is written, as by ext4: programs count on a short write before the error.
+                Err(Error::NoSpace) if len > BLOCK => {
+                    // Each attempt in vain may cost a checkpoint.
+                    let fits = self.space().available.min(len as u64 / 2) as usize;
+                    most = fits.next_multiple_of(BLOCK).max(BLOCK);
+                }
                 Err(e) => {
-                    // How much of this piece there is nobody knows.
-                    state.changes();
-                    return if done == 0 { Err(e) } else { Ok(done) };
+                    failed = Some(e);
+                    break;
                 }
             }
         }
-        self.contents.written(node, state, off, data, before);
-        Ok(done)
+        if let Some(loss) = &mut state.loss {
+            loss.written(off, off + done as u64);
+        }
+        if done == data.len() {
+            self.contents.written(node, state, off, data, before);
+        } else {
+            // How much of the last piece there is nobody knows.
+            state.changes();
+        }
+        failed.filter(|_| done == 0).map_or(Ok(done), Err)
     }
 
     fn write_piece(
@@ -358,7 +379,7 @@ impl Fs {
     /// [`Error::NotSupported`] for other modes, and for a file with too many separate ranges; [`Error::NoSpace`]; as
     /// [`Fs::write`].
     pub fn allocate(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
-        self.despite_losses(None, || self.allocate_once(ino, mode, off, len))
+        self.despite_losses(|| self.allocate_once(ino, mode, off, len))
     }
 
     fn allocate_once(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
@@ -549,6 +570,36 @@ mod tests {
         let found = fs.read(ino, 0, len + 1).expect("read");
         assert_eq!(found.len(), len);
         assert!(found.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+    }
+
+    /// As ext4 does, and xfstests generic/275 wants.
+    #[test]
+    fn of_a_write_that_is_too_long_what_fits_is_written() {
+        const LONG: usize = 1 << 20;
+        let storage = SimStorage::new(128 << 20);
+        Fs::format(storage.clone(), &Options::default()).expect("format");
+        let fs = open(&storage);
+        let ino = file(&fs, b"file");
+        fs.write(ino, 0, b"begin", false).expect("write");
+        fs.sync().expect("sync");
+        // All but some 256 KiB is somebody else's.
+        [24, 20, 16, 12].into_iter().for_each(|bits| while fs.store().promise(1 << bits).is_ok() {});
+        fs.store().take_back(256 << 10);
+        let data: Vec<u8> = (0..LONG).map(|at| (at % 251) as u8).collect();
+        let mut sizes = Vec::new();
+        let full = (0..100).find_map(|_| {
+            let at = sizes.iter().sum::<usize>();
+            fs.write(ino, at as u64, &data[at..], false).map(|n| sizes.push(n)).err()
+        });
+        assert!(matches!(full, Some(crate::Error::NoSpace)), "{full:?}");
+        let all = sizes.iter().sum::<usize>();
+        assert!((64 << 10..256 << 10).contains(&all) && sizes[0] * 2 > all, "{sizes:?}");
+        assert_eq!(fs.attr(ino).expect("its size").size, all as u64);
+        assert!(fs.read(ino, 0, LONG).expect("read") == data[..all]);
+        fs.sync_of(ino).expect("what was taken is there");
+        fs.close().expect("close");
+        let report = crate::check(storage, false).expect("check");
+        assert!(report.is_clean(), "{report}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! A place in a directory is the hash of the name before it, and means "behind that name": names are read in their order, so
 //! that whatever comes, goes or moves meanwhile, and whoever else reads, none is left out or seen twice. To go on the name is
-//! needed. A stream knows the last one that it showed; where others ended, and names that were removed, are [`super::positions::DirectoryPositions`]; and any
-//! other name is found by reading the directory's.
+//! needed. A stream knows the last one that it showed; where others ended, and names that were removed, are
+//! [`super::positions::DirectoryPositions`], as is near which name any other place lies that was given lately. The rest is found by
+//! reading the directory's names, but not all of a large one: anybody can ask for places that nobody gave.
 
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Node, State};
 use crate::record::{self, Entry};
+
+/// Names that are read to find the place that somebody asks for: some 20 ms.
+const SOUGHT_MAX: usize = 1 << 16;
 
 /// An entry as a reader of a directory sees it.
 #[derive(Clone, Debug)]
@@ -51,8 +55,8 @@ impl Fs {
     /// will be the first of the next call. With `attrs` every entry comes with its attributes.
     ///
     /// # Errors
-    /// [`Error::NotDirectory`]; [`Error::Invalid`] for an offset that was never given, or whose name was removed long ago, many
-    /// others after it; the store's.
+    /// [`Error::NotDirectory`]; [`Error::Invalid`] for an offset that was never given, whose name was removed long ago, many
+    /// others after it, or that was given long ago or in another mount and lies behind 65,536 names; the store's.
     pub fn read_dir(
         &self,
         ino: u64,
@@ -96,6 +100,7 @@ impl Fs {
             None => key::entries(home),
         };
         let mut last = None;
+        let mut places = Vec::new();
         for item in self.db.scan(&rest) {
             let show = || {
                 let (key, value) = item?;
@@ -106,7 +111,10 @@ impl Fs {
             };
             match show() {
                 Ok(None) => break,
-                Ok(shown) => last = shown,
+                Ok(shown) => {
+                    places.extend(shown.as_ref().map(|(place, _)| *place));
+                    last = shown;
+                }
                 // Those that were shown are held by whoever asked, who must hear of them: the next read begins with the error.
                 Err(_) if last.is_some() => break,
                 Err(error) => return Err(error),
@@ -115,6 +123,7 @@ impl Fs {
         if let Some((place, key)) = last {
             let name = &key[home.len() + 1..];
             self.marks.note(ino, place, name);
+            self.marks.note_read(ino, behind, places);
             *stream = DirStream { place, name: name.into() };
         }
         Ok(())
@@ -131,8 +140,14 @@ impl Fs {
         if let Some(name) = self.marks.name(dir.ino, off) {
             return Ok(Some(name));
         }
-        let mut entries = self.db.scan(&key::entries(home));
-        while let Some(key) = entries.next_key() {
+        // Where it was given first: it is still so near, unless very many names came.
+        let near = self.marks.read_with(dir.ino, off).map(|behind| match behind {
+            Some(name) => key::entries_after(home, &name),
+            None => key::entries(home),
+        });
+        let mut entries = self.db.scan(&near.unwrap_or_else(|| key::entries(home)));
+        for _ in 0..SOUGHT_MAX {
+            let Some(key) = entries.next_key() else { break };
             let key = key?;
             let name = &key[home.len() + 1..];
             if place_behind(name) == off {
@@ -278,5 +293,56 @@ mod tests {
         assert_eq!(news(1), [], "no room for any but the first");
         assert_eq!(news(9), [(inos[1], 6), (inos[3], 0)]);
         assert_eq!(news(9), []);
+    }
+
+    /// Places of a directory that is larger than what is searched: those that were given are found, one that nobody gave costs no
+    /// search of all of it.
+    #[test]
+    fn a_place_that_nobody_gave_is_not_sought_in_all_of_a_large_directory() {
+        const NAMES: usize = SOUGHT_MAX + 3000;
+        let storage = SimStorage::new(256 << 20);
+        let options = Options::default();
+        Fs::format(storage.clone(), &options).expect("format");
+        let fs = Fs::open(storage.clone(), &options).expect("open");
+        let name = |n: usize| format!("{n:06}");
+        let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+        for n in 0..NAMES {
+            let ino = fs.make(1, name(n).as_bytes(), new).expect("make").ino;
+            fs.forget(ino, 1);
+        }
+        let read = |stream: &mut DirStream, off: u64, room: usize| {
+            let mut found = Vec::new();
+            let add = &mut |item: DirItem<'_>| {
+                found.push((String::from_utf8_lossy(item.name).into_owned(), item.next));
+                found.len() < room
+            };
+            fs.read_dir(1, stream, off, false, add).map(|()| found)
+        };
+        let behind = |n: usize| place_behind(name(n).as_bytes());
+        // Some were given in the middle of a read, here and there.
+        let (mut stream, mut given) = (DirStream::default(), Vec::new());
+        let mut off = 0;
+        loop {
+            let mut found = read(&mut stream, off, 500).expect("read");
+            // The last one was refused.
+            if found.len() == 500 {
+                found.pop();
+            }
+            let Some((_, next)) = found.last() else { break };
+            off = *next;
+            given.push(found[found.len() / 2].clone());
+        }
+        assert!(given.len() > NAMES / 500);
+        for (name, next) in &given {
+            let found = read(&mut DirStream::default(), *next, 1).expect("a place that was given");
+            assert!(found.first().is_none_or(|(next, _)| next > name), "{found:?} behind {name}");
+        }
+        fs.close().expect("close");
+
+        let fs = Fs::open(storage, &options).expect("open");
+        let sought = |n: usize| fs.read_dir(1, &mut DirStream::default(), behind(n), false, &mut |_| false);
+        sought(SOUGHT_MAX - 1).expect("it is found in any mount");
+        let far = sought(NAMES - 1);
+        assert!(matches!(far, Err(Error::Invalid(_))), "{far:?}");
     }
 }

@@ -17,8 +17,10 @@ use crate::record::{self, Entry, Superblock, VERSION, WITHOUT_PLACES};
 
 /// Directories above one another, and more than any path names (PATH_MAX), if they do not lie in themselves.
 const DEPTH_MAX: usize = 1 << 20;
-/// Places that are noted in one batch.
-const PLACES_PER_BATCH: usize = 1000;
+/// The number of no inode. Instead of its place is kept how many bytes were free when noting all places found no space.
+const IN_VAIN: u64 = 0;
+/// Places that are noted in one batch: with the longest names 7 KiB, as the smallest log takes no more than 8 KiB.
+const PLACES_PER_BATCH: usize = 25;
 
 impl Fs {
     /// Holds the file with this number, if it has a name.
@@ -85,17 +87,29 @@ impl Fs {
     }
 
     /// Notes the places of all inodes, in a file system that is older than they are; returns its version from then on. Where there is
-    /// no space for them it stays older, and its files are found by name alone until it is opened the next time.
+    /// no space for them it stays older, and its files are found by name alone until it is opened with twice the space.
     ///
     /// # Errors
     /// The store's, but for [`Error::NoSpace`].
     pub(super) fn note_places(&self, next_ino: u64) -> Result<u32> {
-        match self.put_places(next_ino) {
+        let mut free = self.space().available;
+        let before = self.db.get(&key::place(IN_VAIN))?;
+        let before = before.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+        // Else each mount would read all names, in vain.
+        let noted = match before.filter(|before| free / 2 <= *before) {
+            None => self.put_places(next_ino),
+            Some(before) => {
+                free = before;
+                Err(Error::NoSpace)
+            }
+        };
+        match noted {
             Ok(()) => Ok(VERSION),
             Err(Error::NoSpace) => {
                 let superblock = Superblock { version: WITHOUT_PLACES, ..Superblock::new(next_ino) };
                 let mut batch = WriteBatch::new();
                 batch.delete_range(&key::all_places()).put(key::SUPERBLOCK, &superblock.encode());
+                batch.put(&key::place(IN_VAIN), &free.to_le_bytes());
                 batch.from_reserve();
                 self.db.write(batch)?;
                 Ok(WITHOUT_PLACES)
@@ -324,6 +338,43 @@ mod tests {
         assert!(report.is_clean() && report.findings.is_empty(), "{report}");
     }
 
+    /// There is space for some places, which are noted and taken back: once.
+    #[test]
+    fn a_nearly_full_older_file_system_has_all_its_names_read_in_vain_once() {
+        const FILES: usize = 10_000;
+        let storage = SimStorage::new(16 << 20);
+        Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
+        let fs = open(&storage);
+        let dir = make(&fs, key::ROOT, b"dir", DIR);
+        let name = |n: usize| format!("{n:0>100}").into_bytes();
+        (0..FILES).for_each(|n| _ = make(&fs, dir, &name(n), DIR));
+        fs.close().expect("close");
+        made_older(&storage);
+        let db = betree::Db::open(storage.clone(), betree::Options::tiny()).expect("open");
+        let full = (0..).find_map(|n: u64| db.put(&key::reserved(1 << 40 | n), &[0; 300]).err());
+        assert!(matches!(full, Some(betree::Error::NoSpace)), "{full:?}");
+        (0..3000).for_each(|n: u64| _ = db.delete(&key::reserved(1 << 40 | n)).expect("delete"));
+        db.close().expect("close");
+        for mount in 0..3 {
+            let fs = open(&storage);
+            assert_eq!(fs.version, WITHOUT_PLACES);
+            let space = fs.space().available;
+            assert!(space > 50 << 10, "{space} bytes are left");
+            let logged = fs.store().stats().log_bytes;
+            assert!(mount == 0 || logged < 10_000, "mount {mount}: {logged} bytes for nothing");
+            fs.close().expect("close");
+        }
+        let fs = open(&storage);
+        fs.store().delete_range(&key::all_reserved()).expect("delete");
+        fs.store().settle(&[key::all_reserved()]).expect("space");
+        fs.close().expect("close");
+        let fs = open(&storage);
+        assert_eq!(fs.version, VERSION, "there is twice the space");
+        fs.close().expect("close");
+        let report = crate::check(storage, false).expect("check");
+        assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+    }
+
     #[test]
     fn the_places_of_an_older_file_system_are_noted_when_it_is_opened() {
         let storage = SimStorage::new(64 << 20);
@@ -331,7 +382,7 @@ mod tests {
         let fs = open(&storage);
         let dir = make(&fs, key::ROOT, b"dir", DIR);
         let mut parents = BTreeMap::from([(dir, Some(key::ROOT))]);
-        for n in 0..2 * PLACES_PER_BATCH {
+        for n in 0..80 * PLACES_PER_BATCH {
             parents.insert(make(&fs, dir, n.to_string().as_bytes(), FILE), None);
         }
         fs.close().expect("close");

@@ -58,7 +58,7 @@ use stream::Streams;
 use crate::contents::Contents;
 use crate::error::{Error, Result};
 use crate::key;
-use crate::node::{Node, Nodes, State};
+use crate::node::{Loss, LossCause, Node, Nodes, State};
 use crate::record::{self, Inode, Superblock, Time, WITH_PLACES};
 use fusewire::WorkerThrottle;
 
@@ -116,8 +116,8 @@ pub struct Fs {
     saving: Mutex<()>,
     /// Held while inodes of which data were lost are brought back to what the store has, and while they must not be.
     settling: Mutex<()>,
-    /// Data that were taken are not there, and no sync of all has said so.
-    lost: AtomicBool,
+    /// Why data that were taken are not there, if no sync of all has said so.
+    lost: Mutex<Option<LossCause>>,
     /// Names of directories.
     listings: Listings,
     /// Places in them.
@@ -192,7 +192,7 @@ impl Fs {
             unsaved: AtomicBool::new(false),
             saving: Mutex::new(()),
             settling: Mutex::new(()),
-            lost: AtomicBool::new(false),
+            lost: Mutex::default(),
             listings: Listings::default(),
             marks: DirectoryPositions::default(),
             removed_blocks: AtomicU64::new(0),
@@ -233,8 +233,7 @@ impl Fs {
     /// [`Error::NoSpace`] if there is none for what is known of some inode, even now; the store's.
     pub fn settle(&self) -> Result<()> {
         self.save_unsaved();
-        self.write_collected();
-        self.streams.flush()?;
+        self.write_collected()?;
         self.remove_dead()?;
         // The next mount does not know what was removed in this one.
         if self.settle_removed().is_err() {
@@ -261,38 +260,46 @@ impl Fs {
     /// Makes every operation so far durable.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is none for what is known of some inode, or was none for data that were taken (which is said
-    /// once); the store's.
+    /// [`Error::NoSpace`] if there is none for what is known of some inode; of data that were taken and are lost that or
+    /// [`Error::DataLost`], once; the store's.
     pub fn sync(&self) -> Result<()> {
         // Looked at before the batch has its number: what is saved later may be in a later batch.
         let is_unsaved = self.save_unsaved();
         let batch = self.ask_sync()?;
         self.sync_to(batch)?;
-        let lost = self.lost.swap(false, Ordering::AcqRel);
-        if lost || is_unsaved { Err(Error::NoSpace) } else { Ok(()) }
+        match self.lost.lock().unwrap_or_else(|e| e.into_inner()).take() {
+            Some(cause) => Err(cause.error()),
+            None if is_unsaved => Err(Error::NoSpace),
+            None => Ok(()),
+        }
     }
 
-    /// The first half of a sync, after which all that was written is in the store, but for what found no space: returns the
+    /// The first half of a sync, after which all that was written is in the store, but for what is lost: returns the
     /// number of the batch for which [`Fs::sync_to`], which must follow, has to wait. What is known of inodes in memory alone
     /// was saved before, see [`Fs::save_unsaved`].
     fn ask_sync(&self) -> Result<u64> {
-        self.write_collected();
-        self.streams.flush()?;
+        self.write_collected()?;
         Ok(self.db.ask_sync()?)
     }
 
     /// As the first half of [`Fs::sync`], for somebody who wants to know it of one inode.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is none for what is known of the inode, or was none for data of it that were taken (which is
-    /// said once); the store's.
+    /// [`Error::NoSpace`] if there is none for what is known of the inode; of data of it that were taken and are lost that or
+    /// [`Error::DataLost`], once; the store's.
     pub(crate) fn ask_sync_of(&self, ino: u64) -> Result<u64> {
         self.save_unsaved();
         // As in `sync`. One that nobody knows any more has nothing left to be written.
         let is_unsaved = self.nodes.get(ino).is_some_and(|node| node.read().unsaved);
         let batch = self.ask_sync()?;
-        let is_lost = self.nodes.get(ino).is_some_and(|node| node.take_lost());
-        if is_lost || is_unsaved { Err(Error::NoSpace) } else { Ok(batch) }
+        let node = self.nodes.get(ino);
+        // Looked at first: many threads may sync one file.
+        let lossy = node.filter(|node| node.read().loss.is_some());
+        match lossy.and_then(|node| node.write().loss.take()) {
+            Some(loss) => Err(loss.error()),
+            None if is_unsaved => Err(Error::NoSpace),
+            None => Ok(batch),
+        }
     }
 
     /// Makes every operation so far durable, for somebody who wants to know it of one inode.
@@ -303,11 +310,19 @@ impl Fs {
         self.sync_to(self.ask_sync_of(ino)?).map(|_| ())
     }
 
-    /// Writes what was collected; the inodes of what finds no space are brought back to what the store has.
-    fn write_collected(&self) {
-        if matches!(self.streams.flush(), Err(Error::NoSpace)) {
+    /// Writes what was collected; the inodes of what cannot be written are brought back to what the store has.
+    ///
+    /// # Errors
+    /// The store's failure.
+    fn write_collected(&self) -> Result<()> {
+        // Something of another file may be lost by the time that the first is settled.
+        while let Err(error) = self.streams.flush() {
+            if !matches!(error, Error::NoSpace) {
+                return Err(error);
+            }
             self.settle_lost();
         }
+        Ok(())
     }
 
     /// Brings the inodes of which data were lost back to what the store has of them.
@@ -318,7 +333,7 @@ impl Fs {
             if let Some(node) = self.nodes.get(ino) {
                 let mut state = node.write();
                 // While it is among them nothing more of it is collected.
-                let Some(start) = self.streams.lost_from(ino) else { continue };
+                let Some((cause, start)) = self.streams.loss_of(ino) else { continue };
                 state.inode = self.stored_inode(&node, &state).unwrap_or_else(|| {
                     let size = state.inode.size.min(start);
                     Inode { size, ..state.inode.clone() }
@@ -326,8 +341,8 @@ impl Fs {
                 self.reread_reserved(&node, &mut state);
                 state.changes();
                 state.last_end = u64::MAX;
-                node.note_lost();
-                self.lost.store(true, Ordering::Release);
+                *self.lost.lock().unwrap_or_else(|e| e.into_inner()) = Some(cause.clone());
+                state.loss = Some(Box::new(Loss::new(cause, start)));
                 self.streams.forget_lost(ino);
             } else {
                 self.streams.forget_lost(ino);
@@ -339,20 +354,18 @@ impl Fs {
         }
     }
 
-    /// Does `change`, and once more if it was refused for want of space while collected data of some file were lost: nothing is written
-    /// until that file is again as the store has it, and its loss is no reason to refuse others. The caller holds no lock.
-    ///
-    /// A write names the file that it `extends`, and hears of that file's own loss.
-    fn despite_losses<T>(&self, extends: Option<u64>, change: impl Fn() -> Result<T>) -> Result<T> {
-        let before = self.streams.losses();
-        let done = change();
-        let lost = || self.streams.is_in_doubt() || self.streams.losses() != before;
-        if !matches!(done, Err(Error::NoSpace)) || !lost() {
-            return done;
+    /// Does `change`, and again as often as it was refused for want of space while collected data of some file were lost: nothing is
+    /// written until that file is again as the store has it, and its loss is no reason to refuse others. The caller holds no lock.
+    fn despite_losses<T>(&self, change: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            let before = self.streams.losses();
+            let done = change();
+            let lost = || self.streams.has_lost() || self.streams.losses() != before;
+            if !matches!(done, Err(Error::NoSpace)) || !lost() {
+                return done;
+            }
+            self.settle_lost();
         }
-        self.settle_lost();
-        let own = extends.and_then(|ino| self.nodes.get(ino)).is_some_and(|node| node.has_lost());
-        if own { done } else { change() }
     }
 
     fn settling(&self) -> MutexGuard<'_, ()> {
@@ -460,8 +473,8 @@ impl Fs {
     /// comes second must not believe that there is nothing to save while the first is at it.
     fn save_unsaved(&self) -> bool {
         if self.unsaved.load(Ordering::Acquire) {
-            // Else what one file has lost would keep all others from being saved.
-            self.write_collected();
+            // Else what one file has lost would keep all others from being saved. A failure of the store shows below.
+            let _ = self.write_collected();
         }
         let _saving = self.saving.lock().unwrap_or_else(|e| e.into_inner());
         if !self.unsaved.swap(false, Ordering::AcqRel) {

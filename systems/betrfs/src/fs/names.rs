@@ -152,7 +152,7 @@ impl Fs {
     /// [`Error::Exists`], [`Error::NotFound`] if the directory was removed, [`Error::NotDirectory`],
     /// [`Error::NameTooLong`], [`Error::NoSpace`], the store's.
     pub fn make(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
-        self.despite_losses(None, || self.make_once(parent, name, new))
+        self.despite_losses(|| self.make_once(parent, name, new))
     }
 
     fn make_once(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
@@ -177,7 +177,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::make`], but for [`Error::Exists`].
     pub fn find_or_make(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
-        self.despite_losses(None, || self.find_or_make_once(parent, name, new))
+        self.despite_losses(|| self.find_or_make_once(parent, name, new))
     }
 
     fn find_or_make_once(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
@@ -243,7 +243,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::make`].
     pub fn make_nameless(&self, parent: u64, new: NewFile<'_>) -> Result<Attr> {
-        self.despite_losses(None, || self.make_nameless_once(parent, new))
+        self.despite_losses(|| self.make_nameless_once(parent, new))
     }
 
     fn make_nameless_once(&self, parent: u64, new: NewFile<'_>) -> Result<Attr> {
@@ -275,7 +275,7 @@ impl Fs {
     /// # Errors
     /// [`Error::NotPermitted`] for a directory; [`Error::TooManyLinks`]; as [`Fs::make`].
     pub fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attr> {
-        self.despite_losses(None, || self.link_once(ino, parent, name))
+        self.despite_losses(|| self.link_once(ino, parent, name))
     }
 
     fn link_once(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attr> {

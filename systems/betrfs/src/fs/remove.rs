@@ -21,7 +21,7 @@ impl Fs {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotDirectory`], the store's.
     pub fn unlink(&self, parent: u64, name: &[u8]) -> Result<()> {
-        self.despite_losses(None, || self.unlink_once(parent, name))
+        self.despite_losses(|| self.unlink_once(parent, name))
     }
 
     fn unlink_once(&self, parent: u64, name: &[u8]) -> Result<()> {
@@ -146,7 +146,7 @@ impl Fs {
     /// Removes a file without names that nobody holds any more.
     pub(super) fn reap(&self, node: &Arc<Node>) {
         // If this fails, the orphan is still noted and goes at the next mount.
-        if matches!(self.despite_losses(None, || self.delete_orphan(node)), Ok(false)) {
+        if matches!(self.despite_losses(|| self.delete_orphan(node)), Ok(false)) {
             return;
         }
         let lender = node.write().lender.take();
@@ -212,7 +212,7 @@ impl Fs {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NotEmpty`], the store's.
     pub fn rmdir(&self, parent: u64, name: &[u8]) -> Result<()> {
-        self.despite_losses(None, || self.rmdir_once(parent, name))
+        self.despite_losses(|| self.rmdir_once(parent, name))
     }
 
     fn rmdir_once(&self, parent: u64, name: &[u8]) -> Result<()> {

@@ -69,7 +69,7 @@ impl Fs {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        self.despite_losses(None, || self.rename_once(parent, name, new_parent, new_name, mode))
+        self.despite_losses(|| self.rename_once(parent, name, new_parent, new_name, mode))
     }
 
     fn rename_once(

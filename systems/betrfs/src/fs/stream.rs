@@ -3,7 +3,7 @@
 //!
 //! The order of operations stays: whatever else is to be written waits until all that was collected before has been.
 //! Only as much is collected as there seems to be space for. What then finds none is lost: the file is brought back to what the
-//! store has of it, and its next sync says so.
+//! store has of it, and its next sync says so. So it is after any other error that is not the store's failure.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +16,7 @@ use betree::{Db, WriteBatch};
 
 use crate::error::{Error, Result};
 use crate::key::{self, BLOCK};
+use crate::node::LossCause;
 
 /// A shorter write is written by itself, but for [appends](Streams::continues).
 const PIECE_MIN: usize = 16 << 10;
@@ -82,10 +83,10 @@ struct State {
     queue: VecDeque<Arc<Stream>>,
     /// Somebody is writing the first of the queue.
     writing: bool,
-    /// Something was collected that could not be written, and not for want of space.
+    /// Something was collected that could not be written, as the store has failed.
     failed: Option<String>,
-    /// Files of which something that was collected could not be written, and from where on: nothing behind it was.
-    lost: BTreeMap<u64, u64>,
+    /// Files of which something that was collected could not be written, and why and from where on: nothing behind it was.
+    lost: BTreeMap<u64, (LossCause, u64)>,
     stop: bool,
 }
 
@@ -95,11 +96,11 @@ impl State {
     }
 
     /// Drops what was collected of a file, which is lost from `start` on; how many streams.
-    fn lose(&mut self, ino: u64, start: u64) -> usize {
+    fn lose(&mut self, ino: u64, cause: LossCause, start: u64) -> usize {
         let before = self.queue.len() + usize::from(self.filling.is_some());
         self.filling.take_if(|stream| stream.ino == ino);
         self.queue.retain(|stream| stream.ino != ino);
-        self.lost.insert(ino, start);
+        self.lost.insert(ino, (cause, start));
         before - self.queue.len() - usize::from(self.filling.is_some())
     }
 
@@ -120,9 +121,9 @@ struct Shared {
     losses: AtomicU64,
     /// Bytes that may be taken unseen.
     credit: AtomicUsize,
-    /// The next batch panics.
+    /// What becomes of the next batch.
     #[cfg(test)]
-    panics: AtomicBool,
+    planted: Mutex<Option<Planted>>,
     /// The file that was appended to last, and in the lowest bits how often, nothing else being written since. A hint.
     run: AtomicU64,
 }
@@ -131,6 +132,16 @@ struct Shared {
 pub(super) struct Streams {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What a test has become of a batch.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Planted {
+    /// Whoever writes it panics.
+    Panic,
+    /// A read that it needs fails, as that of a bad sector; the store goes on.
+    BadSector,
 }
 
 /// A piece of a stream.
@@ -162,7 +173,14 @@ impl Shared {
         let write = || {
             self.db.guarded(|| {
                 #[cfg(test)]
-                assert!(!self.panics.swap(false, Ordering::AcqRel), "planted");
+                match self.planted.lock().expect("planted").take() {
+                    Some(Planted::Panic) => panic!("planted"),
+                    Some(Planted::BadSector) => {
+                        let source = std::io::Error::from_raw_os_error(libc::EIO);
+                        return Err(betree::Error::Io { doing: "reading a node", source });
+                    }
+                    None => {}
+                }
                 self.db.write(stream.batch())
             })
         };
@@ -175,11 +193,15 @@ impl Shared {
         state.queue.pop_front();
         let mut gone = 1;
         if let Err(error) = written {
-            // Nothing of it was written. What followed in the file must not be, or there would be a hole.
-            gone += state.lose(stream.ino, stream.start);
-            if !matches!(error, betree::Error::NoSpace) {
+            if self.db.failure().is_some() {
                 state.failed.get_or_insert(error.to_string());
             }
+            let cause = match error {
+                betree::Error::NoSpace => LossCause::NoSpace,
+                other => LossCause::Failed(other.to_string()),
+            };
+            // Nothing of it was written. What followed in the file must not be, or there would be a hole.
+            gone += state.lose(stream.ino, cause, stream.start);
             self.in_doubt.store(true, Ordering::Release);
             self.losses.fetch_add(1, Ordering::AcqRel);
         }
@@ -223,7 +245,7 @@ impl Streams {
             losses: AtomicU64::new(0),
             credit: AtomicUsize::new(0),
             #[cfg(test)]
-            panics: AtomicBool::new(false),
+            planted: Mutex::default(),
             run: AtomicU64::new(0),
         };
         let shared = Arc::new(shared);
@@ -345,14 +367,19 @@ impl Streams {
         self.shared.losses.load(Ordering::Acquire)
     }
 
+    /// Whether a file of which something was lost is not yet as the store has it.
+    pub fn has_lost(&self) -> bool {
+        !self.shared.state().lost.is_empty()
+    }
+
     /// The files of which something was lost, until [`Streams::forget_lost`].
     pub fn lost(&self) -> Vec<u64> {
         self.shared.state().lost.keys().copied().collect()
     }
 
-    /// From where on something of `ino` is lost, if it is among these.
-    pub fn lost_from(&self, ino: u64) -> Option<u64> {
-        self.shared.state().lost.get(&ino).copied()
+    /// What of `ino` is lost, and from where on, if it is among these.
+    pub fn loss_of(&self, ino: u64) -> Option<(LossCause, u64)> {
+        self.shared.state().lost.get(&ino).cloned()
     }
 
     /// A file is again as the store has it.
@@ -362,10 +389,10 @@ impl Streams {
         self.shared.in_doubt.store(state.failed.is_some() || !state.lost.is_empty(), Ordering::Release);
     }
 
-    /// Has whoever writes the next batch panic.
+    /// Has this become of the next batch.
     #[cfg(test)]
-    pub fn panic_next(&self) {
-        self.shared.panics.store(true, Ordering::Release);
+    pub fn plant(&self, planted: Planted) {
+        *self.shared.planted.lock().expect("planted") = Some(planted);
     }
 
     /// Nobody writes anything, until this is taken back.
@@ -401,12 +428,13 @@ impl Streams {
         if !self.is_in_doubt() && (!active || !self.shared.state().holds(ino)) {
             return Ok(());
         }
-        self.flush().or_else(|error| if self.lost_from(ino).is_some() { Err(error) } else { Ok(()) })
+        self.flush().or_else(|error| if self.loss_of(ino).is_some() { Err(error) } else { Ok(()) })
     }
 }
 
-/// After a failure to write what had been taken nothing more is: its order could not be kept. After a lack of space nothing
-/// is until the files concerned are again as the store has them: what is known of them is wrong.
+/// After a failure of the store nothing more of what had been taken is written: its order could not be kept. After a loss nothing
+/// is until the files concerned are again as the store has them: what is known of them is wrong. That is no lack of space of whoever
+/// hears it, and [`Fs::despite_losses`](super::Fs::despite_losses) keeps it from him.
 fn check(state: &State) -> Result<()> {
     match &state.failed {
         Some(why) => Err(Error::ReadOnly(why.clone())),

@@ -2,6 +2,7 @@
 
 use betree::SimStorage;
 
+use super::stream::Planted;
 use super::{Fs, NewFile, Options, RenameMode, SetAttr};
 use crate::error::Error;
 
@@ -283,6 +284,97 @@ fn what_one_file_loses_is_no_reason_to_refuse_others() {
     }
 }
 
+/// Two files with a piece each, and a third in the first that was taken and is lost: for want of space, or as `planted`.
+fn lossy(planted: Option<Planted>) -> (SimStorage, Fs, [u64; 2]) {
+    let (storage, fs) = new(64 * MIB);
+    let files = [file(&fs, b"log"), file(&fs, b"other")];
+    files.iter().for_each(|&ino| _ = fs.append(ino, &[7; LOST]).expect("append"));
+    fs.sync().expect("sync");
+    fs.streams.hold(true);
+    fs.streams.take_without_space();
+    let all = fs.store().stats().capacity_bytes;
+    match planted {
+        Some(planted) => fs.streams.plant(planted),
+        None => fs.db.promise_again(all),
+    }
+    fs.append(files[0], &[8; LOST]).expect("taken");
+    fs.streams.hold(false);
+    assert!(fs.streams.flush().is_err(), "it is lost");
+    if planted.is_none() {
+        fs.db.take_back(all);
+    }
+    (storage, fs, files)
+}
+
+/// Bytes that are lost, and as many lie before them.
+const LOST: usize = 256 << 10;
+
+#[test]
+fn nothing_is_written_behind_what_a_file_has_lost_before_a_sync_has_said_so() {
+    let (storage, fs, [log, other]) = lossy(None);
+    let (end, behind) = (LOST as u64, 2 * LOST as u64);
+    for turn in 0..3 {
+        let written = fs.write(log, behind, &[9; LOST], false);
+        assert!(matches!(written, Err(Error::NoSpace)), "{turn}: {written:?}");
+        fs.write(other, behind, &[9; LOST], false).expect("another file is not concerned");
+        fs.sync_of(other).expect("nor is its sync");
+    }
+    assert_eq!(fs.attr(log).expect("its size").size, end);
+    // Where the data end it goes on, and from there as far as anybody likes.
+    fs.write(log, end - 5, &[9; 10], false).expect("no hole");
+    fs.write(log, end + 5, &[9; 10], false).expect("no hole");
+    assert!(matches!(fs.write(log, behind, &[9; 10], false), Err(Error::NoSpace)));
+    assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "taken, and not written");
+    fs.sync_of(log).expect("it was said");
+    fs.write(log, behind, &[9; 10], false).expect("who made the hole knows of it");
+    assert_eq!(fs.attr(log).expect("its size").size, behind + 10);
+    _ = fs.sync();
+    fs.close().expect("close");
+    is_clean(storage);
+}
+
+#[test]
+fn who_appends_to_a_file_that_lost_data_hears_of_it_once() {
+    let (_storage, fs, [log, _]) = lossy(None);
+    assert!(matches!(fs.append(log, b"line"), Err(Error::NoSpace)), "the first one hears");
+    fs.append(log, b"line").expect("it was said");
+    fs.append(log, b"line").expect("it was said");
+    assert_eq!(fs.attr(log).expect("its size").size, LOST as u64 + 8);
+    assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "a sync says so as well");
+    fs.sync_of(log).expect("it was said");
+}
+
+/// Whoever cuts the file off in front of what was lost misses nothing.
+#[test]
+fn a_file_that_lost_data_is_written_anew_when_it_is_cut_off() {
+    let (_storage, fs, [log, _]) = lossy(None);
+    let cut = |size| fs.set_attr(log, &SetAttr { size: Some(size), ..SetAttr::default() }).expect("truncate");
+    cut(2 * LOST as u64);
+    assert!(matches!(fs.write(log, 2 * LOST as u64, b"x", false), Err(Error::NoSpace)), "zeros before it");
+    cut(0);
+    fs.write(log, 5 * LOST as u64, b"x", false).expect("write");
+    assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "a sync says so all the same");
+}
+
+/// An error that leaves the store whole concerns one file: its loss is said as what it was, and the mount goes on.
+#[test]
+fn a_bad_sector_under_one_file_stops_no_other() {
+    let (storage, fs, [log, other]) = lossy(Some(Planted::BadSector));
+    fs.write(other, LOST as u64, &[9; LOST], false).expect("another file is not concerned");
+    fs.sync_of(other).expect("nor is its sync");
+    let new = file(&fs, b"new");
+    fs.write(new, 0, b"new", false).expect("nor is a new one");
+    let errno = |done: Result<(), Error>| done.map_err(|e| e.errno());
+    let write = || fs.write(log, 3 * LOST as u64, b"x", false).map(|_| ());
+    assert_eq!([errno(write()), errno(write())], [Err(libc::EIO); 2]);
+    assert_eq!([errno(fs.sync_of(log)), errno(fs.sync_of(log))], [Err(libc::EIO), Ok(())]);
+    assert_eq!([errno(fs.sync()), errno(fs.sync())], [Err(libc::EIO), Ok(())], "a sync of all is one of it");
+    write().expect("it was said");
+    assert!(fs.failure().is_none());
+    fs.close().expect("close");
+    is_clean(storage);
+}
+
 /// The same of a file that goes when it is let go.
 #[test]
 fn what_one_file_loses_keeps_no_space_of_another_that_is_gone() {
@@ -381,7 +473,7 @@ fn a_panic_while_what_was_collected_is_written_fails_the_file_system_and_nobody_
     fs.write(kept, 0, b"synced", false).expect("write");
     fs.sync().expect("sync");
     let files = [file(&fs, b"one"), file(&fs, b"two")];
-    fs.streams.panic_next();
+    fs.streams.plant(Planted::Panic);
     let (done, ended) = std::sync::mpsc::channel();
     for ino in files {
         let (fs, done) = (fs.clone(), done.clone());

@@ -91,7 +91,7 @@ impl Fs {
     /// [`Error::Exists`], [`Error::NoAttribute`], [`Error::AttributeTooLarge`], [`Error::NotSupported`],
     /// [`Error::NoSpace`], the store's.
     pub fn set_xattr(&self, ino: u64, name: &[u8], value: &[u8], create: bool, replace: bool) -> Result<()> {
-        self.despite_losses(None, || self.set_xattr_once(ino, name, value, create, replace))
+        self.despite_losses(|| self.set_xattr_once(ino, name, value, create, replace))
     }
 
     fn set_xattr_once(&self, ino: u64, name: &[u8], value: &[u8], create: bool, replace: bool) -> Result<()> {
@@ -129,7 +129,7 @@ impl Fs {
     /// # Errors
     /// [`Error::NoAttribute`]; as [`Fs::set_xattr`].
     pub fn remove_xattr(&self, ino: u64, name: &[u8]) -> Result<()> {
-        self.despite_losses(None, || self.remove_xattr_once(ino, name))
+        self.despite_losses(|| self.remove_xattr_once(ino, name))
     }
 
     fn remove_xattr_once(&self, ino: u64, name: &[u8]) -> Result<()> {

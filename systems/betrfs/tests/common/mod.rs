@@ -534,7 +534,7 @@ impl World {
             let len = self.random.below(5000) as usize;
             let more = self.random.bytes(len);
             match fs.append(ino, &more) {
-                Ok(_) => data.extend_from_slice(&more),
+                Ok(count) => data.extend_from_slice(&more[..count]),
                 Err(Error::NoSpace) if self.full => {}
                 Err(e) => return Err(e),
             }
@@ -579,9 +579,11 @@ impl World {
             let ino = inos[inos.len() - 1];
             let done = match kind {
                 0..5 => {
-                    data.resize(data.len().max(off + len), 0);
-                    data[off..off + len].copy_from_slice(&bytes);
-                    fs.write(ino, off as u64, &bytes, false).map(|n| assert_eq!(n, len))
+                    let written = fs.write(ino, off as u64, &bytes, false);
+                    let bytes = self.taken(&written, &bytes);
+                    data.resize(data.len().max(off + bytes.len()), 0);
+                    data[off..off + bytes.len()].copy_from_slice(bytes);
+                    written.map(drop)
                 }
                 5 => {
                     let size = if self.random.below(4) == 0 { 0 } else { off };
@@ -629,14 +631,21 @@ impl World {
         let len = if short { 1 + self.random.below(6000) as usize } else { 20_480 - data.len() % 4096 };
         let bytes = self.random.bytes(len);
         let off = data.len();
-        data.extend_from_slice(&bytes);
-        self.model.things[node].what = What::File(Arc::new(data));
-        let result = Self::walk(fs, path).and_then(|inos| {
+        let written = Self::walk(fs, path).and_then(|inos| {
             let done = fs.write(inos[inos.len() - 1], off as u64, &bytes, false);
             Self::leave(fs, &inos);
-            done.map(|n| assert_eq!(n, bytes.len()))
+            done
         });
-        (Ok(()), format!("piece {path:?} {off}"), errno(result))
+        data.extend_from_slice(self.taken(&written, &bytes));
+        self.model.things[node].what = What::File(Arc::new(data));
+        (Ok(()), format!("piece {path:?} {off}"), errno(written.map(drop)))
+    }
+
+    /// Those of `bytes` that are in the file after a write: on a full device what fits, and all if it may have failed halfway.
+    fn taken<'b>(&self, written: &Result<usize, Error>, bytes: &'b [u8]) -> &'b [u8] {
+        let count = *written.as_ref().unwrap_or(&bytes.len());
+        assert!(count == bytes.len() || self.full && count > 0, "{count} of {}", bytes.len());
+        &bytes[..count]
     }
 
     fn attributes(&mut self, fs: &Fs, files: &[Path]) -> (Done, String, Done) {

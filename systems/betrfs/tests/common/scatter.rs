@@ -58,17 +58,19 @@ impl World {
     }
 
     fn write_at(&mut self, fs: &Fs, path: &Path, off: usize, bytes: &[u8]) -> (Done, String, Done) {
-        let result = Self::walk(fs, path).and_then(|inos| {
+        let written = Self::walk(fs, path).and_then(|inos| {
             let done = fs.write(inos[inos.len() - 1], off as u64, bytes, false);
             Self::leave(fs, &inos);
-            done.map(|n| assert_eq!(n, bytes.len()))
+            done
         });
+        let what = format!("scatter {path:?} {off} {}", bytes.len());
+        let bytes = self.taken(&written, bytes);
         let node = self.model.resolve(path);
         let mut data = self.model.data(path).expect("a file").to_vec();
         data.resize(data.len().max(off + bytes.len()), 0);
         data[off..off + bytes.len()].copy_from_slice(bytes);
         self.model.things[node].what = What::File(Arc::new(data));
-        (Ok(()), format!("scatter {path:?} {off} {}", bytes.len()), errno(result))
+        (Ok(()), what, errno(written.map(drop)))
     }
 
     /// What `copy_file_range` does where nothing can be shared: reads here, writes there.
