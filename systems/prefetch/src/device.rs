@@ -8,6 +8,8 @@ use crate::tuning::{CHUNK, EPOCH_NS, GAINS, NAP_MAX, RATE, ROW, SAMPLE, WINDOW_M
 
 /// Harm as it is judged: p99 over 1.1 times as long, unless the run is a tenth faster. One part in so many.
 const HARMLESS: i64 = 10;
+/// Reads that gains and means go back (16 to 256).
+const LATEST: u64 = 64;
 
 /// The evidence about a device. All threads write it without waiting; what is lost between two of them is made up for
 /// by the next read.
@@ -22,8 +24,9 @@ pub struct Device {
     live_before: AtomicU32,
     /// Reads that must wait until the next test.
     untested: AtomicU32,
-    /// How long a miss takes while nothing was asked for: the median, ns.
+    /// How long a miss takes while nothing was asked for, and how far from that most are, ns.
     usual_ns: AtomicU64,
+    spread_ns: AtomicU64,
     /// When something was asked for last, ns.
     asked_ns: AtomicU64,
     /// When a read that waited ended last, ns.
@@ -47,6 +50,7 @@ impl Device {
             live_before: AtomicU32::new(0),
             untested: AtomicU32::new(0),
             usual_ns: AtomicU64::new(0),
+            spread_ns: AtomicU64::new(0),
             asked_ns: AtomicU64::new(0),
             slow_ns: AtomicU64::new(0),
             balance_ns: AtomicI64::new(0),
@@ -149,19 +153,22 @@ impl Device {
         } else if !covered {
             return;
         }
-        if !covered && !beside || usual == 0 {
-            self.usual_ns.store(near_median(usual, read.elapsed_ns), Relaxed);
+        let alone = !covered && !beside || usual == 0;
+        if alone {
+            self.learn_usual(read.elapsed_ns);
         }
         let paused = self.paused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
-        if !covered && !beside || usual == 0 || paused {
+        if alone || paused {
             return;
         }
         let (usual, elapsed) = (usual as i64, read.elapsed_ns as i64);
-        // A reader that was stopped, or had no processor, says no more than one that waited five times as long.
-        let gained = (usual - elapsed).max(-4 * usual);
-        let change = if gained.abs() * HARMLESS <= usual { 0 } else { gained - usual / (HARMLESS + 1) };
-        let balance = (self.balance_ns.load(Relaxed) + change).min(GAINS as i64 * usual);
-        if balance >= -usual / 4 {
+        // A reader that was stopped, or had no processor, says no more than one that waited twice as long.
+        let gained = (usual - elapsed).max(-usual);
+        let neither = read.is_slow() && gained.abs().saturating_mul(HARMLESS) <= usual;
+        let change = if neither { 0 } else { gained - usual / HARMLESS };
+        let before = self.balance_ns.load(Relaxed);
+        let balance = (before - before / LATEST as i64 + change).min(GAINS as i64 * usual);
+        if balance >= -(usual / 4 + SAMPLE as i64 * self.spread_ns.load(Relaxed) as i64) {
             self.balance_ns.store(balance, Relaxed);
             return;
         }
@@ -169,6 +176,16 @@ impl Device {
         self.pause.store((pause * 4).min(SAMPLE * NAP_MAX), Relaxed);
         self.paused.store(pause, Relaxed);
         self.balance_ns.store(0, Relaxed);
+    }
+
+    /// A miss waited for nothing of ours: means over the latest.
+    fn learn_usual(&self, ns: u64) {
+        let known = self.usual_ns.load(Relaxed);
+        let ns = if known == 0 { ns } else { ns.min(4 * known) };
+        let mean = |known: u64, ns: u64| known - known / LATEST + ns / LATEST;
+        let usual = if known == 0 { ns } else { mean(known, ns) };
+        self.usual_ns.store(usual, Relaxed);
+        self.spread_ns.store(mean(self.spread_ns.load(Relaxed), ns.abs_diff(usual)), Relaxed);
     }
 
     /// Whether a stream that misses may be prefetched: two of its reads are no more than its share, so that the device
@@ -185,15 +202,6 @@ impl Device {
         let pause = (u64::from(ROW * SAMPLE) * len / CHUNK).min(u64::from(u32::MAX)) as u32;
         self.untested.store(if left == 0 { pause } else { left - 1 }, Relaxed);
         left == 0
-    }
-}
-
-/// Near the median: a step up or down for each.
-fn near_median(known: u64, ns: u64) -> u64 {
-    match known {
-        0 => ns,
-        _ if ns > known => known + known / 64,
-        _ => known - known / 64,
     }
 }
 
