@@ -267,7 +267,7 @@ impl Worker {
         let mut outcome = match in_process {
             None => {
                 // held until the load has ended
-                let approved = crate::overwrite::approve(model, erase.as_deref())?;
+                let (approved, _permits) = crate::overwrite::approve(model, erase.as_deref())?;
                 engine::run_with_devices(model, root, options, &self.control, &mut heard, &approved)
                     .map_err(|error| error.to_string())?
             }

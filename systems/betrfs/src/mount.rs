@@ -11,7 +11,7 @@ use betree::{CachedExtents, Compression, Features, FileStorage, Storage, UringSt
 use fusewire::local::{self, MountPoint, Probe, StartError};
 use fusewire::{Session, Transport};
 use host::Host;
-use host::device::Holder;
+use host::device::{Blocker, Hold, Holder, InUse};
 use host::mountinfo::MountEntry;
 use host::wait::wait_until;
 use rustix::fs::{AtFlags, StatxFlags};
@@ -342,10 +342,11 @@ fn compression(value: Option<&str>) -> std::result::Result<Compression, String> 
     }
 }
 
-/// A device or image that nobody else may use meanwhile. It was found by its path once, and is opened by its descriptor.
+/// A device or image that nobody else may use meanwhile, nor another device that shows the same bytes: see
+/// [`host::device::hold`]. It was found by its path once, and is opened by its descriptor.
 #[derive(Debug)]
 pub struct Claim {
-    file: File,
+    hold: Hold,
 }
 
 impl Claim {
@@ -358,22 +359,25 @@ impl Claim {
         let start = Instant::now();
         let mut is_said = false;
         loop {
-            let mut held = Ok(None);
+            let mut held = Ok(Err(InUse(path.into())));
             wait_until(HOLD_TRIES.min(patience), || {
                 held = host::device::hold(path);
-                !matches!(held, Ok(None))
+                !matches!(held, Ok(Err(_)))
             });
-            match held {
-                Ok(Some(file)) => return Ok(Claim { file }),
-                Ok(None) => {}
+            let what = match held {
+                Ok(Ok(hold)) => return Ok(Claim { hold }),
+                Ok(Err(InUse(what))) => what,
                 Err(error) => return Err(MountError::io(format!("open {}", path.display()))(error)),
-            }
-            let holder = Holder::find(&Host::system(), path);
+            };
+            let holder = Holder::find(&Host::system(), &what);
             let is_ending = holder.as_ref().is_some_and(Holder::is_ending);
-            let is_mounted = holder.as_ref().is_some_and(|holder| !holder.mounts.is_empty());
+            let uses = if holder.is_none() { host::device::uses(&Host::system(), &what) } else { Vec::new() };
+            let is_mounted = holder.as_ref().is_some_and(|holder| !holder.mounts.is_empty())
+                || uses.iter().any(|used| matches!(used, Blocker::Mounted(_) | Blocker::Swap(_)));
             let patience = if is_ending { patience } else { patience.min(GLANCE) };
             if is_mounted || start.elapsed() >= patience {
-                let by = holder.map_or_else(|| UNSEEN.to_owned(), |holder| holder.to_string());
+                let uses = uses.first().map_or_else(|| UNSEEN.to_owned(), Blocker::to_string);
+                let by = holder.map_or(uses, |holder| holder.to_string());
                 return Err(MountError::Busy { path: path.display().to_string(), by });
             }
             if let Some(Holder { pid, name, .. }) = holder.filter(|_| is_ending && !is_said) {
@@ -389,7 +393,7 @@ impl Claim {
 
     /// The storage on it, as the options say; `named` is its path for people.
     fn storage(&self, named: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
-        storage(&host::device::reopen_path(&self.file), named, options)
+        storage(&host::device::reopen_path(self.hold.file()), named, options)
     }
 }
 
@@ -814,7 +818,10 @@ mod tests {
             .args(["--no-fork", "-x", image.path().to_str().expect("UTF-8"), "sleep", "600"])
             .spawn()
             .expect("flock");
-        assert!(wait_until(Duration::from_secs(20), || matches!(host::device::hold(image.path()), Ok(None))));
+        assert!(wait_until(Duration::from_secs(20), || matches!(
+            host::device::hold(image.path()),
+            Ok(Err(_))
+        )));
         let begin = Instant::now();
         let refused = Claim::take(image.path(), PATIENCE).expect_err("claimed twice").to_string();
         let took = begin.elapsed();
