@@ -274,7 +274,7 @@ impl Worker {
             Some(mount) => {
                 let mount =
                     betrfs::MountOptions::parse_in_process(mount).map_err(|error| error.to_string())?;
-                let (fs, _claim) = betrfs::mount::open(root, &mount).map_err(|error| error.to_string())?;
+                let fs = betrfs::mount::open(root, &mount).map_err(|error| error.to_string())?;
                 let volume = InProcess::new(fs);
                 let outcome = engine::run_on(model, &volume, options, &self.control, &mut heard);
                 let closed = volume.finish();

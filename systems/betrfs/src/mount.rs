@@ -391,9 +391,11 @@ impl Claim {
         }
     }
 
-    /// The storage on it, as the options say; `named` is its path for people.
-    fn storage(&self, named: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
-        storage(&host::device::reopen_path(self.hold.file()), named, options)
+    /// The storage on it, as the options say; `named` is its path for people. The claim ends with the storage's last owner,
+    /// which is the last that can write.
+    fn storage(self, named: &Path, options: &MountOptions) -> Result<Shared> {
+        let storage = storage(&host::device::reopen_path(self.hold.file()), named, options)?;
+        Ok(Shared::new(storage, self))
     }
 }
 
@@ -430,8 +432,7 @@ pub(crate) fn storage(path: &Path, named: &Path, options: &MountOptions) -> Resu
 /// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
 pub fn check_device(source: &Path, repair: bool) -> Result<CheckReport> {
     let claim = Claim::take(source, PATIENCE)?;
-    let storage = Shared::new(claim.storage(source, &MountOptions::default())?);
-    check(storage, repair).map_err(MountError::fs(source))
+    check(claim.storage(source, &MountOptions::default())?, repair).map_err(MountError::fs(source))
 }
 
 /// Writes what the file system on `source` consists of; see [`crate::dump()`].
@@ -451,7 +452,6 @@ pub struct Mounted {
     watcher: Option<Watcher>,
     dir: PathBuf,
     unmounter: Unmounter,
-    claim: Option<Claim>,
     source: PathBuf,
 }
 
@@ -521,18 +521,17 @@ pub fn umount(dir: &Path, lazy: bool) -> Result<()> {
 }
 
 /// Opens the file system on `source` for use in this process only; [`MountOptions::parse_in_process`] reads options for that.
-/// The claim keeps others from the device, which two would destroy: it is dropped after the file system.
+/// As long as it is open nobody else can use the device, which two would destroy.
 ///
 /// # Errors
 /// As [`mount`].
-pub fn open(source: &Path, options: &MountOptions) -> Result<(Fs, Claim)> {
+pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
     let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
     // A quarter of the cache for whole files: there is no page cache of the kernel's in front of it.
     within.contents_bytes = within.store.cache_bytes / 4;
     within.store.cache_bytes -= within.contents_bytes;
-    let fs = Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))?;
-    Ok((fs, claim))
+    Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))
 }
 
 /// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.
@@ -541,12 +540,11 @@ pub fn open(source: &Path, options: &MountOptions) -> Result<(Fs, Claim)> {
 /// [`MountError::Busy`] if somebody uses the device; [`MountError::Fs`] if it holds no file
 /// system; [`MountError::Io`].
 pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
-    let (fs, claim) = open_to_serve(source, options)?;
-    mount_fs(fs, Some(claim), source, dir, options)
+    mount_fs(open_to_serve(source, options)?, source, dir, options)
 }
 
 /// Opens the file system on `source`, with the caches of one that the kernel's are before.
-pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<(Arc<Fs>, Claim)> {
+pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<Arc<Fs>> {
     memory::limit_heaps();
     let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
@@ -557,20 +555,14 @@ pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<(Ar
     let kernel_keeps = options.writeback || options.keep_new;
     within.store.cached_extents = if kernel_keeps { CachedExtents::Nothing } else { CachedExtents::Written };
     let fs = Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))?;
-    Ok((Arc::new(fs), claim))
+    Ok(Arc::new(fs))
 }
 
 /// Mounts a file system that is open already at `dir`; `source` is what the table of mounts shows.
 ///
 /// # Errors
 /// [`MountError::Io`].
-pub fn mount_fs(
-    fs: Arc<Fs>,
-    claim: Option<Claim>,
-    source: &Path,
-    dir: &Path,
-    options: &MountOptions,
-) -> Result<Mounted> {
+pub fn mount_fs(fs: Arc<Fs>, source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
     let probe = Arc::new(Probe::new("betrfs"));
     let settings = Settings {
@@ -593,15 +585,8 @@ pub fn mount_fs(
         stand_back: options.lone,
     };
     let server = || Arc::new(Server::new(fs.clone(), settings.clone()));
-    let session = match place.serve(&settings.wish(), server) {
-        Ok(session) => session,
-        Err(StartError { what, cause }) => {
-            // The store writes its log when it goes: nobody else may have the device before.
-            drop(fs);
-            drop(claim);
-            return Err(MountError::Io { what, cause });
-        }
-    };
+    let session = place.serve(&settings.wish(), server);
+    let session = session.map_err(|StartError { what, cause }| MountError::Io { what, cause })?;
     let duty = session.duty();
     if let Some(duty) = &duty {
         fs.call_before_waiting(duty.clone());
@@ -610,16 +595,7 @@ pub fn mount_fs(
     let pruner = Some(MemoryPruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
     let watcher = Some(Watcher::start(fs.clone(), &dir, shown));
     let unmounter = Unmounter::new(&dir);
-    Ok(Mounted {
-        fs,
-        session: Some(session),
-        pruner,
-        watcher,
-        dir,
-        unmounter,
-        claim,
-        source: source.to_owned(),
-    })
+    Ok(Mounted { fs, session: Some(session), pruner, watcher, dir, unmounter, source: source.to_owned() })
 }
 
 /// Takes a mount of this process away, and no other that came to its place.
@@ -701,10 +677,7 @@ impl Mounted {
             }
             None => MountError::fs(&self.source)(error),
         });
-        // Nobody else may have the device while the store may still write.
-        let claim = self.claim.take();
         drop(self);
-        drop(claim);
         drop(connection);
         served.map_err(MountError::io("serve"))?;
         settled
@@ -849,10 +822,9 @@ mod tests {
         let path = dir.path().join("image");
         let made = crate::FormatOptions { size: Some(64 << 20), ..Default::default() };
         crate::format(&path, &made).expect("format");
-        let (fs, claim) = open(&path, &MountOptions::default()).expect("open");
+        let fs = open(&path, &MountOptions::default()).expect("open");
         assert!(matches!(Claim::take(&path, Duration::ZERO), Err(MountError::Busy { .. })));
         drop(fs);
-        drop(claim);
         Claim::take(&path, Duration::ZERO).expect("given back");
     }
 }

@@ -1,5 +1,6 @@
 //! Whoever has a device or image keeps everybody from whatever shows the same bytes: loop devices that the tests attach.
 
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -132,6 +133,28 @@ fn partitions_are_claimed_side_by_side_and_not_with_their_disk() {
     for other in [&*one, &*two, device.path(), &*file, half.path()] {
         assert!(is_refused(other), "{}", other.display());
     }
+}
+
+#[test]
+fn a_busy_mount_that_is_dropped_keeps_its_device_until_its_last_user_leaves() {
+    needs!(Root, Mounts, Fuse);
+    let dir = tempfile::tempdir().unwrap();
+    let (file, mnt) = (image(dir.path()), dir.path().join("mnt"));
+    std::fs::create_dir(&mnt).unwrap();
+    let options = MountOptions::parse("cache=64M,nolock").unwrap();
+    let mounted = betrfs::mount(&file, &mnt, &options).unwrap();
+    let mut user = std::fs::File::create(mnt.join("file")).unwrap();
+    drop(mounted);
+    let is_kept = is_refused(&file);
+    let written = user.write_all(b"late").and_then(|()| user.sync_all());
+    drop(user);
+    let claim = Claim::take(&file, PATIENCE);
+    assert!(is_kept, "given back while it is written to");
+    written.unwrap();
+    drop(claim.unwrap());
+    let fs = betrfs::mount::open(&file, &options).unwrap();
+    let found = fs.lookup(1, b"file").unwrap().ino;
+    assert_eq!(fs.read(found, 0, 100).unwrap(), b"late");
 }
 
 /// A mount that goes with the test.
