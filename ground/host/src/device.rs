@@ -32,7 +32,7 @@ mod usage;
 
 pub use blocker::{Blocker, MountedPart};
 pub use decision::{Consent, Permit, may_overwrite};
-pub use hold::{Hold, InUse, hold, reopen_path};
+pub use hold::{Hold, InUse, hold, hold_to_write, reopen_path};
 pub use holder::{Holder, ServedMount};
 pub use refusal::EraseRefused;
 pub use report::{DeviceReport, Partition};

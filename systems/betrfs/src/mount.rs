@@ -361,7 +361,7 @@ impl Claim {
         loop {
             let mut held = Ok(Err(InUse(path.into())));
             wait_until(HOLD_TRIES.min(patience), || {
-                held = host::device::hold(path);
+                held = host::device::hold_to_write(path);
                 !matches!(held, Ok(Err(_)))
             });
             let what = match held {
@@ -394,7 +394,9 @@ impl Claim {
     /// The storage on it, as the options say; `named` is its path for people. The claim ends with the storage's last owner,
     /// which is the last that can write.
     fn storage(self, named: &Path, options: &MountOptions) -> Result<Shared> {
-        let storage = storage(&host::device::reopen_path(self.hold.file()), named, options)?;
+        // what is claimed itself: so nobody has it before the last write of a process that is killed
+        let open = |direct| FileStorage::of_file(self.hold.file().try_clone()?, direct);
+        let storage = storage(&open, named, options)?;
         Ok(Shared::new(storage, self))
     }
 }
@@ -408,12 +410,17 @@ const GLANCE: Duration = Duration::from_secs(2);
 const UNSEEN: &str =
     "by a process that cannot be seen, of another user or another PID namespace; root sees all (fuser)";
 
-/// Opens `path` as the options say; what the system cannot do is done without. `named` is its path for people.
-pub(crate) fn storage(path: &Path, named: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
+/// Opens storage as the options say, with direct I/O or without; what the system cannot do is done without. `named` is its
+/// path for people.
+pub(crate) fn storage(
+    open: &dyn Fn(bool) -> io::Result<FileStorage>,
+    named: &Path,
+    options: &MountOptions,
+) -> Result<Box<dyn Storage>> {
     // Without the step `sfl` the store lies on a file as on any other program's.
     let direct = options.direct && options.fs.store.steps.sfl;
-    let file = match FileStorage::open(path, direct) {
-        Err(e) if direct && e.raw_os_error() == Some(libc::EINVAL) => FileStorage::open(path, false),
+    let file = match open(direct) {
+        Err(e) if direct && e.raw_os_error() == Some(libc::EINVAL) => open(false),
         opened => opened,
     };
     let file = file.map_err(MountError::io(format!("open {}", named.display())))?;
@@ -422,7 +429,7 @@ pub(crate) fn storage(path: &Path, named: &Path, options: &MountOptions) -> Resu
     }
     match UringStorage::new(file) {
         Ok(uring) => Ok(Box::new(uring)),
-        Err(_) => storage(path, named, &MountOptions { uring: false, ..options.clone() }),
+        Err(_) => storage(open, named, &MountOptions { uring: false, ..options.clone() }),
     }
 }
 
@@ -697,6 +704,8 @@ impl Drop for Mounted {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::BorrowedFd;
+
     use super::*;
 
     #[test]
@@ -814,6 +823,28 @@ mod tests {
         let storage = claim.storage(&path, &MountOptions::default()).expect("open");
         storage.write_at(&betree::storage::AlignedBuf::zeroed(4096), 0).expect("write");
         assert!(std::fs::read(&path).expect("read") == [7; 8192], "the other file was written to");
+    }
+
+    /// As the kernel keeps a file open for a write that is under way in a ring when its process is killed.
+    #[test]
+    fn what_still_writes_keeps_the_claim() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("image");
+        std::fs::write(&path, [0; 8192]).expect("write");
+        for descriptor in 0.. {
+            let claim = Claim::take(&path, Duration::ZERO).expect("claim");
+            let storage = claim.storage(&path, &MountOptions::default()).expect("open");
+            let open = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+            let ours = open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|file| file == path));
+            let mut numbers = ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            let Some(number) = numbers.nth(descriptor) else { return };
+            // SAFETY: it is open, and the storage or its claim, which live, have it.
+            let one = unsafe { BorrowedFd::borrow_raw(number) };
+            let under_way = one.try_clone_to_owned().expect("another descriptor");
+            drop(storage);
+            assert!(matches!(Claim::take(&path, Duration::ZERO), Err(MountError::Busy { .. })));
+            drop(under_way);
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Hold {
 pub struct InUse(pub PathBuf);
 
 impl Hold {
-    /// What is held, open for reading.
+    /// What is held, open for reading or for both, as it was asked for.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -48,6 +48,15 @@ pub fn hold(path: &Path) -> io::Result<Result<Hold, InUse>> {
     hold_located(&Host::system(), &locate(path)?)
 }
 
+/// As [`hold`], open for writing too. What is written through [`Hold::file`] and is under way when the process is killed keeps
+/// others away until it has ended: the kernel closes the file only then.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn hold_to_write(path: &Path) -> io::Result<Result<Hold, InUse>> {
+    hold_as(&Host::system(), &locate(path)?, OpenOptions::new().read(true).write(true))
+}
+
 /// What `path` means now. Nothing is opened for reading: the descriptor pins it.
 pub(super) fn locate(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
@@ -55,9 +64,13 @@ pub(super) fn locate(path: &Path) -> io::Result<OwnedFd> {
 
 /// As [`hold`], of what was located.
 pub(super) fn hold_located(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold, InUse>> {
+    hold_as(host, at, OpenOptions::new().read(true))
+}
+
+fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<Hold, InUse>> {
     let path = reopen_path(at);
     let is_block = FileType::from_raw_mode(fstat(at)?.st_mode) == FileType::BlockDevice;
-    let Some(file) = claim(&path, is_block, FlockOperation::NonBlockingLockExclusive)? else {
+    let Some(file) = claim(open, &path, is_block, FlockOperation::NonBlockingLockExclusive)? else {
         return Ok(Err(InUse(std::fs::read_link(&path).unwrap_or(path))));
     };
     let mut below = None;
@@ -66,7 +79,8 @@ pub(super) fn hold_located(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold,
     let others = Subject::of(host, at).map(|subject| loops.sharing(host, &subject)).unwrap_or_default();
     for other in others {
         // one that cannot be opened or locked (gone, unlinked, another user's) is in nobody's way
-        match claim(other.path.as_std_path(), other.name.is_some(), FlockOperation::NonBlockingLockShared) {
+        let (path, lock) = (other.path.as_std_path(), FlockOperation::NonBlockingLockShared);
+        match claim(OpenOptions::new().read(true), path, other.name.is_some(), lock) {
             Ok(None) => return Ok(Err(InUse(other.path.into()))),
             Ok(Some(file)) if other.name.is_none() => below = Some(file),
             Ok(Some(_)) | Err(_) => {}
@@ -76,10 +90,10 @@ pub(super) fn hold_located(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold,
 }
 
 /// Opens a block device exclusively, or a file with a lock; `None` when somebody else has it.
-fn claim(path: &Path, is_block: bool, lock: FlockOperation) -> io::Result<Option<File>> {
-    let mut open = OpenOptions::new();
+fn claim(open: &OpenOptions, path: &Path, is_block: bool, lock: FlockOperation) -> io::Result<Option<File>> {
+    let mut open = open.clone();
     // without O_NONBLOCK the open of a fifo would wait for a writer
-    open.read(true).custom_flags(libc::O_NONBLOCK | if is_block { libc::O_EXCL } else { 0 });
+    open.custom_flags(libc::O_NONBLOCK | if is_block { libc::O_EXCL } else { 0 });
     let file = match open.open(path) {
         Err(error) if is_block && error.raw_os_error() == Some(libc::EBUSY) => return Ok(None),
         opened => opened?,
