@@ -188,6 +188,9 @@ impl<F: FileSystem> Worker<F> {
     }
 
     /// Serves until the connection is gone. `ready` hears once whether the kernel took the entries.
+    ///
+    /// # Panics
+    /// The ring fails later: the queue may have no other, and whoever waits for its answers would wait for ever.
     fn run(self, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
         if self.common.pin && self.share.is_used {
             let mut beside = CpuSet::new();
@@ -195,17 +198,23 @@ impl<F: FileSystem> Worker<F> {
             // A CPU that is not there now has no requests either.
             let _ = sched_setaffinity(None, &beside);
         }
+        let mut ready = Some(ready);
         let served = match uring::ring(self.share.queues.len() as u16) {
-            Ok(mut io) => self.serve(&mut io, ready),
+            Ok(mut io) => self.serve(&mut io, &mut ready),
             Err(error) => Err(error),
         };
         if let Err(error) = &served {
+            let Some(ready) = ready else { panic!("a queue is not served any more: {error}") };
             let _ = ready.send(Err(io::Error::new(error.kind(), error.to_string())));
         }
         served
     }
 
-    fn serve(&self, io: &mut IoUring<Entry128>, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+    fn serve(
+        &self,
+        io: &mut IoUring<Entry128>,
+        ready: &mut Option<&mpsc::Sender<io::Result<()>>>,
+    ) -> io::Result<()> {
         io.submitter().register_files(&[self.common.device.as_fd().as_raw_fd()])?;
         let mut io = Io::new(io);
         push(&mut io.submission, &self.mailbox.answers.hear().into());
@@ -215,7 +224,6 @@ impl<F: FileSystem> Worker<F> {
         }
         let io = RefCell::new(io);
         let mut side = vec![0; SIDE_BYTES];
-        let mut ready = Some(ready);
         let mut least = 0;
         while self.memory.live.get() > 0 {
             io.borrow_mut().enter(least)?;

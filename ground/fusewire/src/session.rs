@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -101,10 +101,16 @@ fn without_right(error: Errno) -> io::Error {
 /// # Errors
 /// As of umount(2).
 pub fn force_unmount(target: &Path) -> io::Result<()> {
-    let Some(utf8) = target.to_str() else { return Err(io::ErrorKind::InvalidFilename.into()) };
-    let (_parent, target) = host::mount::pinned(utf8.into())?;
+    let (_parent, target) = pinned(target)?;
     let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    Ok(rustix::mount::unmount(target.as_std_path(), flags)?)
+    Ok(rustix::mount::unmount(&target, flags)?)
+}
+
+/// See [`host::mount::pinned`].
+fn pinned(target: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let utf8 = target.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+    let (parent, target) = host::mount::pinned(utf8.into())?;
+    Ok((parent, target.into()))
 }
 
 /// Unmounts what is at `target`. False if it is in use: then it goes, and [`Session::join`] ends, when the last user has
@@ -113,17 +119,15 @@ pub fn force_unmount(target: &Path) -> io::Result<()> {
 /// # Errors
 /// As of umount(2).
 pub fn unmount(target: &Path) -> io::Result<bool> {
-    let Some(utf8) = target.to_str() else { return Err(io::ErrorKind::InvalidFilename.into()) };
-    let (_parent, target) = match host::mount::pinned(utf8.into()) {
+    let (_parent, target) = match pinned(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         pinned => pinned?,
     };
-    let target = target.as_std_path();
-    match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
+    match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(true),
         Err(Errno::BUSY) => {
             let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-            Ok(rustix::mount::unmount(target, flags).map(|()| false)?)
+            Ok(rustix::mount::unmount(&target, flags).map(|()| false)?)
         }
         Err(Errno::INVAL | Errno::NOENT) => Ok(true),
         Err(e) => Err(e.into()),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// The switch of FUSE over io_uring, off by default.
 pub const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -90,22 +91,25 @@ impl UringSwitch {
     /// The kernel has none (it needs Linux 6.14 with CONFIG_FUSE_IO_URING), it may not be written, or another program keeps it locked.
     pub fn on() -> io::Result<UringSwitch> {
         let file = File::options().read(true).write(true).open(URING_SWITCH)?;
-        // Anybody may lock it, and keep it.
-        let mut locked = Err(rustix::io::Errno::AGAIN);
-        host::wait::wait_until(SWITCH_PATIENCE, || {
-            locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-            locked.is_ok()
-        });
-        locked.map_err(|error| {
-            io::Error::new(
-                io::Error::from(error).kind(),
-                format!("{URING_SWITCH} is locked by another program"),
-            )
-        })?;
+        lock(&file, SWITCH_PATIENCE)?;
         let before = std::fs::read(URING_SWITCH)?;
         (&file).write_all(b"Y")?;
         Ok(UringSwitch { file, before })
     }
+}
+
+/// Locks the switch, which anybody may have locked, and keep so.
+fn lock(file: &File, patience: Duration) -> io::Result<()> {
+    let mut locked = Ok(());
+    host::wait::wait_until(patience, || {
+        locked = flock(file, FlockOperation::NonBlockingLockExclusive);
+        locked != Err(Errno::WOULDBLOCK)
+    });
+    locked.map_err(|error| {
+        let is_locked = error == Errno::WOULDBLOCK;
+        let why = if is_locked { "it is locked by another program".into() } else { error.to_string() };
+        io::Error::new(io::Error::from(error).kind(), format!("lock {URING_SWITCH}: {why}"))
+    })
 }
 
 impl Drop for UringSwitch {
@@ -119,7 +123,23 @@ impl Drop for UringSwitch {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
     use super::*;
+
+    #[test]
+    fn only_a_lock_of_another_is_waited_for_and_called_one() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let (one, other) = (path.reopen().unwrap(), path.reopen().unwrap());
+        lock(&one, Duration::ZERO).unwrap();
+        let said = lock(&other, Duration::ZERO).unwrap_err().to_string();
+        assert!(said.contains("locked by another program"), "{said}");
+        // a descriptor of the kind that no lock goes with
+        let pinned = File::options().read(true).custom_flags(libc::O_PATH).open(path.path()).unwrap();
+        let begin = std::time::Instant::now();
+        let said = lock(&pinned, SWITCH_PATIENCE).unwrap_err().to_string();
+        assert!(!said.contains("another program") && begin.elapsed() < SWITCH_PATIENCE, "{said}");
+    }
 
     #[test]
     fn names_come_back() {

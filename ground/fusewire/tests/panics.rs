@@ -1,4 +1,4 @@
-//! A daemon whose thread panics: nobody waits for its answers for ever, and the log says why.
+//! A daemon whose thread panics or whose ring fails: nobody waits for its answers for ever, and the log says why.
 //!
 //! This program is its own daemon (hence no test harness).
 
@@ -19,9 +19,11 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 const DAEMON: &str = "panicking-daemon";
 /// Far more than anything takes, on the slowest machine: it ends what hangs.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// The name whose lookup is answered by nobody, and the one at which the thread panics.
+/// The name whose lookup is answered by nobody, the one at which the thread panics, and the one after which no ring can be
+/// entered.
 const UNANSWERED: &str = "unanswered";
 const PANIC: &str = "panic";
+const FAIL: &str = "fail";
 
 /// An empty directory.
 #[derive(Default)]
@@ -34,6 +36,10 @@ impl FileSystem for Panicking {
         let attr = Attr { mode: libc::S_IFDIR | 0o755, nlink: 1, ..Attr::default() };
         match request.operation {
             Operation::Lookup { name } if name == PANIC.as_bytes() => panic!("planted\nin two lines"),
+            Operation::Lookup { name } if name == FAIL.as_bytes() => {
+                refuse_rings();
+                reply.error(libc::ENOENT)
+            }
             Operation::Lookup { name } if name == UNANSWERED.as_bytes() => {
                 let (answered, later) = reply.later();
                 self.waiting.lock().unwrap().push(later);
@@ -50,6 +56,31 @@ impl FileSystem for Panicking {
     }
 
     fn forget(&self, _node: u64, _lookups: u64) {}
+}
+
+/// From now on io_uring_enter(2) fails with EPERM, in all threads.
+fn refuse_rings() {
+    let errno = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    // SAFETY: no pointers: they make plain instructions.
+    let mut rules = unsafe {
+        [
+            // the number of the call is the first word of `seccomp_data`
+            libc::BPF_STMT((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
+            libc::BPF_JUMP(
+                (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+                libc::SYS_io_uring_enter as u32,
+                0,
+                1,
+            ),
+            libc::BPF_STMT((libc::BPF_RET | libc::BPF_K) as u16, errno),
+            libc::BPF_STMT((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ALLOW),
+        ]
+    };
+    let program = libc::sock_fprog { len: rules.len() as u16, filter: rules.as_mut_ptr() };
+    let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    // SAFETY: the program and its rules live through the call.
+    let filtered = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
+    assert_eq!(filtered, 0, "{}", io::Error::last_os_error());
 }
 
 fn daemon(dir: &Path, transport: &str, log: &Path) -> ExitCode {
@@ -81,10 +112,19 @@ fn main() -> ExitCode {
     }
     let mount = vec![Need::Root, Need::Mounts, Need::Fuse];
     let rings = [mount.clone(), vec![Need::Rings]].concat();
-    let cases = [(Transport::Classic, mount), (Transport::Uring, rings)].map(|(transport, needs)| {
-        let run =
-            move || std::panic::catch_unwind(|| a_panic_ends_the_daemon_and_all_waiting(transport)).is_ok();
-        Case::new(format!("a_panic_ends_the_daemon_and_all_waiting::{}", transport.name()), &needs, run)
+    let panicked = ("a_panic", PANIC, "planted in two lines");
+    let failed =
+        ("a_ring_that_fails", FAIL, "a queue is not served any more: Operation not permitted (os error 1)");
+    let cases = [
+        (panicked, Transport::Classic, &mount),
+        (panicked, Transport::Uring, &rings),
+        (failed, Transport::Uring, &rings),
+    ];
+    let cases = cases.map(|((what, name, why), transport, needs)| {
+        let run = move || {
+            std::panic::catch_unwind(|| ends_the_daemon_and_all_waiting(transport, name, why)).is_ok()
+        };
+        Case::new(format!("{what}_ends_the_daemon_and_all_waiting::{}", transport.name()), needs, run)
     });
     needs::run(env!("CARGO_PKG_NAME"), "panics", cases.into())
 }
@@ -98,7 +138,7 @@ impl Drop for Mount {
     }
 }
 
-fn a_panic_ends_the_daemon_and_all_waiting(transport: Transport) {
+fn ends_the_daemon_and_all_waiting(transport: Transport, name: &'static str, why: &str) {
     let home = tempfile::tempdir().unwrap();
     let (dir, log) = (home.path().join("mnt"), home.path().join("log"));
     std::fs::create_dir(&dir).unwrap();
@@ -113,8 +153,8 @@ fn a_panic_ends_the_daemon_and_all_waiting(transport: Transport) {
     };
     open(UNANSWERED);
     assert!(host::wait::wait_until(DEADLINE, || dir.join("other").exists()));
-    open(PANIC);
-    for _ in [UNANSWERED, PANIC] {
+    open(name);
+    for _ in [UNANSWERED, name] {
         let error = ended.recv_timeout(DEADLINE).expect("it waits for ever").unwrap_err();
         assert!(matches!(error, Some(libc::ECONNABORTED | libc::ENOTCONN)), "{error:?}");
     }
@@ -123,8 +163,8 @@ fn a_panic_ends_the_daemon_and_all_waiting(transport: Transport) {
     assert_eq!(status.terminating_signal(), Some(libc::SIGABRT));
     assert_eq!(File::open(&dir).unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
     let said = std::fs::read_to_string(&log).unwrap();
-    assert!(said.contains("panicking[") && said.contains("panics.rs:"), "{said}");
-    assert!(said.contains("planted in two lines; the daemon ends\n"), "{said}");
+    assert!(said.contains("panicking[") && said.contains(".rs:"), "{said}");
+    assert!(said.contains(&format!("{why}; the daemon ends\n")), "{said}");
     drop(mount);
     let again: io::Result<_> = std::fs::read_dir(&dir);
     assert!(again.is_ok());

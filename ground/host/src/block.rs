@@ -64,9 +64,15 @@ impl BlockInfo {
     }
 }
 
-/// Size of the block device `name` in bytes; /sys counts in 512-byte units whatever the sector size.
+/// Size of the block device `name` in bytes.
 pub(crate) fn size_bytes(host: &Host, name: &str) -> Option<u64> {
-    let sectors: u64 = host.read(format!("/sys/class/block/{name}/size")).ok()?.parse().ok()?;
+    sectors(host, name, "size")
+}
+
+/// A place or length of which the file `file` of the block device `name` tells, in bytes; /sys counts in 512-byte units
+/// whatever the sector size.
+pub(crate) fn sectors(host: &Host, name: &str, file: &str) -> Option<u64> {
+    let sectors: u64 = host.read(format!("/sys/class/block/{name}/{file}")).ok()?.parse().ok()?;
     sectors.checked_mul(512)
 }
 
@@ -87,6 +93,12 @@ pub(crate) fn disk_name(host: &Host, name: &str) -> String {
     let link = host.path(format!("/sys/class/block/{name}")).canonicalize_utf8();
     let parent = link.ok().and_then(|dir| dir.parent().and_then(|p| p.file_name().map(str::to_string)));
     parent.unwrap_or_else(|| name.to_string())
+}
+
+/// Partitions of a disk are directories within its own that hold a file `partition`.
+pub(crate) fn partition_names(host: &Host, disk: &str) -> Vec<String> {
+    let dir = Utf8PathBuf::from(format!("/sys/class/block/{disk}"));
+    host.names(&dir).into_iter().filter(|name| host.exists(dir.join(name).join("partition"))).collect()
 }
 
 /// `none [mq-deadline] kyber` -> `mq-deadline`.

@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 
 use crate::Host;
 use crate::mountinfo::MountEntry;
+use crate::process::pass_only_stdio;
 
 /// Moves this process to the root of the memory cgroups; a workload's limit must not hit it.
 ///
@@ -49,12 +50,14 @@ pub fn lock_memory() -> Result<(), String> {
 /// What a daemon says when it serves.
 const READY: &str = "ready";
 
-/// Starts the daemon `command`, whose program calls [`come_up`], and returns its number when it serves.
+/// Starts the daemon `command`, whose program calls [`come_up`], and returns its number when it serves. It gets no descriptors
+/// but the standard ones.
 ///
 /// # Errors
 /// In the daemon's words why it does not; or those of the system.
 pub fn launch(command: &mut Command) -> Result<u32, String> {
     let program = command.get_program().to_string_lossy().into_owned();
+    pass_only_stdio(command);
     let spawned = command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = spawned.map_err(|error| format!("start {program}: {error}"))?;
     let mut line = String::new();
@@ -125,5 +128,36 @@ fn leave_terminal() {
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null.as_fd());
         let _ = rustix::stdio::dup2_stderr(null.as_fd());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use rustix::io::{FdFlags, fcntl_setfd};
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use rustix::process::{Pid, WaitOptions, kill_process, waitpid};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_the_starter_has_inherited_ends_although_the_daemon_lives() {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo ready; exec sleep 600 >&- 2>&-"]);
+        let inherited = writer.as_fd().try_clone_to_owned().unwrap();
+        // as inherited: no other program that this process starts meanwhile gets it
+        // SAFETY: between fork and exec only one system call is made.
+        unsafe { command.pre_exec(move || Ok(fcntl_setfd(&inherited, FdFlags::empty())?)) };
+        let pid = launch(&mut command).unwrap();
+        drop((command, writer));
+        let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
+        let mut asked = [PollFd::new(&reader, PollFlags::IN)];
+        let ended = poll(&mut asked, Some(&patience));
+        let daemon = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+        kill_process(daemon, Signal::KILL).unwrap();
+        waitpid(Some(daemon), WaitOptions::empty()).unwrap();
+        assert_eq!(ended, Ok(1), "the daemon keeps the pipe open");
     }
 }

@@ -12,6 +12,7 @@
 //! | `holder` | who does so |
 //! | `signatures`, `blank` | what lies there |
 //! | `usage` | who uses it: mounts, swap, devices built on it, loop devices |
+//! | `loops` | loop devices, and what shows the same bytes by way of them |
 //! | `report`, `inspect` | all of that, as the user sees it; how it is found out |
 //! | `decision` | may it be overwritten; the permit |
 //! | `blocker`, `refusal` | why not |
@@ -22,6 +23,7 @@ mod decision;
 mod hold;
 mod holder;
 mod inspect;
+mod loops;
 mod refusal;
 mod report;
 mod signatures;
@@ -30,8 +32,9 @@ mod usage;
 
 pub use blocker::{Blocker, MountedPart};
 pub use decision::{Consent, Permit, may_overwrite};
-pub use hold::{hold, reopen_path};
+pub use hold::{Hold, InUse, hold, hold_to_write, reopen_path};
 pub use holder::{Holder, ServedMount};
 pub use refusal::EraseRefused;
 pub use report::{DeviceReport, Partition};
 pub use signatures::Signature;
+pub use usage::uses;

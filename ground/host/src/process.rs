@@ -64,6 +64,30 @@ pub fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(arm) };
 }
 
+/// Keeps descriptors other than the three standard ones from the command's process, if this process has inherited some: a
+/// daemon would have them open as long as it lives, and whoever waits for the end of a pipe would wait as long.
+pub fn pass_only_stdio(command: &mut Command) {
+    let close = || {
+        // closed by exec, so that the way back by which a failed exec is told stays open until then; a kernel before
+        // Linux 5.11, which cannot, passes them on
+        // SAFETY: this call takes plain numbers.
+        unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                FIRST_OTHER_DESCRIPTOR,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
+        };
+        Ok(())
+    };
+    // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
+    unsafe { command.pre_exec(close) };
+}
+
+/// The first descriptor behind standard input, output and error.
+const FIRST_OTHER_DESCRIPTOR: libc::c_uint = 3;
+
 /// A line of /proc/PID/stat.
 #[derive(Debug, Clone)]
 pub struct Stat<'a>(Vec<&'a str>);

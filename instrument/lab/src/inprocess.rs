@@ -207,7 +207,7 @@ mod tests {
 
     fn open(image: &std::path::Path) -> InProcess {
         let options = betrfs::MountOptions::parse("cache=8M").expect("options");
-        InProcess::new(betrfs::mount::open(image, &options).expect("open").0)
+        InProcess::new(betrfs::mount::open(image, &options).expect("open"))
     }
 
     #[test]

@@ -82,33 +82,37 @@ pub fn check<'a>(
     Ok(())
 }
 
-/// Claims every block device that `workload` writes to. As long as the answer lives, nobody can mount one of them.
+/// Claims every block device that `workload` writes to. As long as the permits live, nobody can mount one of them.
 ///
 /// # Errors
 /// Why one must not be written.
-pub fn approve(workload: &Workload, erase: Option<&Utf8Path>) -> Result<Vec<ApprovedDevice>, String> {
-    let mut approved: Vec<ApprovedDevice> = Vec::new();
-    for device in engine::raw::devices(workload).into_iter().filter(|device| device.written) {
-        let file = match already(&approved, &device.path) {
-            // a device that two filesets name is claimed once
-            Some(file) => file.map_err(|error| format!("{}: {error}", device.path.display()))?,
+pub fn approve(
+    workload: &Workload,
+    erase: Option<&Utf8Path>,
+) -> Result<(Vec<ApprovedDevice>, Vec<Permit>), String> {
+    let (mut approved, mut permits) = (Vec::new(), Vec::new());
+    for RawDevice { path, .. } in engine::raw::devices(workload).into_iter().filter(|device| device.written) {
+        // a device that two filesets name is claimed once
+        let known = permits.iter().position(|permit| is_for(permit, &path));
+        let at = match known {
+            Some(at) => at,
             None => {
-                let path = utf8(&device.path).map_err(|error| error.to_string())?;
+                let named = utf8(&path).map_err(|error| error.to_string())?;
                 let (host, runner) = (Host::system(), SystemRunner::default());
-                let permit = Permit::take(&host, &runner, path, Consent::Named(erase));
-                permit.map_err(|error| error.to_string())?.into_parts().0.into()
+                let permit = Permit::take(&host, &runner, named, Consent::Named(erase));
+                permits.push(permit.map_err(|error| error.to_string())?);
+                permits.len() - 1
             }
         };
-        approved.push(ApprovedDevice { path: device.path, file });
+        let file = permits[at].file().try_clone().map_err(|error| format!("{}: {error}", path.display()))?;
+        approved.push(ApprovedDevice { path, file: file.into() });
     }
-    Ok(approved)
+    Ok((approved, permits))
 }
 
-/// Another descriptor of the device at `path`, if it is claimed.
-fn already(approved: &[ApprovedDevice], path: &Path) -> Option<std::io::Result<std::os::fd::OwnedFd>> {
-    let number = path.metadata().ok()?.rdev();
-    let same = |one: &&ApprovedDevice| rustix::fs::fstat(&one.file).is_ok_and(|stat| stat.st_rdev == number);
-    approved.iter().find(same).map(|one| one.file.try_clone())
+/// Whether that is the device at `path`.
+fn is_for(permit: &Permit, path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| permit.file().metadata().is_ok_and(|held| held.rdev() == meta.rdev()))
 }
 
 fn utf8(path: &Path) -> Result<&Utf8Path, EraseRefused> {

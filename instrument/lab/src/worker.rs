@@ -267,14 +267,14 @@ impl Worker {
         let mut outcome = match in_process {
             None => {
                 // held until the load has ended
-                let approved = crate::overwrite::approve(model, erase.as_deref())?;
+                let (approved, _permits) = crate::overwrite::approve(model, erase.as_deref())?;
                 engine::run_with_devices(model, root, options, &self.control, &mut heard, &approved)
                     .map_err(|error| error.to_string())?
             }
             Some(mount) => {
                 let mount =
                     betrfs::MountOptions::parse_in_process(mount).map_err(|error| error.to_string())?;
-                let (fs, _claim) = betrfs::mount::open(root, &mount).map_err(|error| error.to_string())?;
+                let fs = betrfs::mount::open(root, &mount).map_err(|error| error.to_string())?;
                 let volume = InProcess::new(fs);
                 let outcome = engine::run_on(model, &volume, options, &self.control, &mut heard);
                 let closed = volume.finish();

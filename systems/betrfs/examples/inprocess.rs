@@ -10,7 +10,6 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use betrfs::mount::Claim;
 use betrfs::{DirStream, FormatOptions, Fs, MountOptions, NewFile};
 
 const ROOT: u64 = 1;
@@ -54,14 +53,14 @@ fn processor_time() -> Duration {
 
 impl Bench {
     /// The file system, with nothing in memory.
-    fn open(&self) -> Done<(Fs, Claim)> {
+    fn open(&self) -> Done<Fs> {
         Ok(betrfs::mount::open(Path::new(&self.image), &self.options)?)
     }
 
     /// Runs a phase on the file system with nothing in memory.
     fn phase(&self, run: impl FnOnce(&Fs) -> Done<Report>) -> Done<()> {
         let before = processor_time();
-        let (fs, _claim) = self.open()?;
+        let fs = self.open()?;
         let Report { what, ops, bytes, time, all } = run(&fs)?;
         fs.close()?;
         let processor = (processor_time() - before).as_secs_f64() / ops as f64 * 1e6;

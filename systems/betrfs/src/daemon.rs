@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
 use host::Host;
 use host::daemon::log;
@@ -80,13 +81,13 @@ impl ServedMount {
         let at = || options.log.as_ref().map_or_else(String::new, |path| path.display().to_string());
         log::begin(NAME, options.log.as_deref())
             .map_err(|error| MountError::io(format!("open the log {}", at()))(error))?;
-        let (fs, claim) = open_to_serve(source, options)?;
+        let fs = open_to_serve(source, options)?;
         if let Some(lost) = fs.store().lost() {
             eprintln!("betrfs: {}: {lost}", source.display());
         }
         let signals = host::daemon::take_signals();
         let signals = signals.map_err(|error| eprintln!("betrfs: no signal ends it: {error}")).ok();
-        let mounted = mount_fs(fs, Some(claim), source, dir, options)?;
+        let mounted = mount_fs(fs, source, dir, options)?;
         Ok(ServedMount { mounted, signals })
     }
 
@@ -94,10 +95,11 @@ impl ServedMount {
     pub fn serve(self) -> ExitCode {
         let ServedMount { mounted, signals } = self;
         if let Some(mut signals) = signals {
-            let (fs, unmounter) = (mounted.fs().clone(), mounted.unmounter());
+            // not the file system itself, which would keep the device
+            let (fs, unmounter) = (Arc::downgrade(mounted.fs()), mounted.unmounter());
             std::thread::spawn(move || {
                 for signal in signals.forever() {
-                    let _ = fs.sync();
+                    let _ = fs.upgrade().map(|fs| fs.sync());
                     if signal != SIGHUP
                         && let Err(error) = unmounter.request()
                     {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use betree::Storage;
+use betree::{FileStorage, Storage};
 use camino::Utf8Path;
 use host::{Consent, Host, Permit, Runner, SystemRunner};
 
@@ -56,7 +56,8 @@ fn format_with(runner: &dyn Runner, path: &Path, options: &FormatOptions) -> Res
         let file = File::options().write(true).open(permit.reopen_path()).map_err(failed("open"))?;
         file.set_len(size).map_err(failed("resize"))?;
     }
-    let storage = storage(&permit.reopen_path(), path, &MountOptions::default())?;
+    let open = |direct| FileStorage::open(&permit.reopen_path(), direct);
+    let storage = storage(&open, path, &MountOptions::default())?;
     let size = storage.len().map_err(failed("measure"))?;
     Fs::format(storage, &options.fs).map_err(MountError::fs(path))?;
     Ok(size)

@@ -11,7 +11,7 @@ use betree::{CachedExtents, Compression, Features, FileStorage, Storage, UringSt
 use fusewire::local::{self, MountPoint, Probe, StartError};
 use fusewire::{Session, Transport};
 use host::Host;
-use host::device::Holder;
+use host::device::{Blocker, Hold, Holder, InUse};
 use host::mountinfo::MountEntry;
 use host::wait::wait_until;
 use rustix::fs::{AtFlags, StatxFlags};
@@ -342,10 +342,11 @@ fn compression(value: Option<&str>) -> std::result::Result<Compression, String> 
     }
 }
 
-/// A device or image that nobody else may use meanwhile. It was found by its path once, and is opened by its descriptor.
+/// A device or image that nobody else may use meanwhile, nor another device that shows the same bytes: see
+/// [`host::device::hold`]. It was found by its path once, and is opened by its descriptor.
 #[derive(Debug)]
 pub struct Claim {
-    file: File,
+    hold: Hold,
 }
 
 impl Claim {
@@ -358,22 +359,25 @@ impl Claim {
         let start = Instant::now();
         let mut is_said = false;
         loop {
-            let mut held = Ok(None);
+            let mut held = Ok(Err(InUse(path.into())));
             wait_until(HOLD_TRIES.min(patience), || {
-                held = host::device::hold(path);
-                !matches!(held, Ok(None))
+                held = host::device::hold_to_write(path);
+                !matches!(held, Ok(Err(_)))
             });
-            match held {
-                Ok(Some(file)) => return Ok(Claim { file }),
-                Ok(None) => {}
+            let what = match held {
+                Ok(Ok(hold)) => return Ok(Claim { hold }),
+                Ok(Err(InUse(what))) => what,
                 Err(error) => return Err(MountError::io(format!("open {}", path.display()))(error)),
-            }
-            let holder = Holder::find(&Host::system(), path);
+            };
+            let holder = Holder::find(&Host::system(), &what);
             let is_ending = holder.as_ref().is_some_and(Holder::is_ending);
-            let is_mounted = holder.as_ref().is_some_and(|holder| !holder.mounts.is_empty());
+            let uses = if holder.is_none() { host::device::uses(&Host::system(), &what) } else { Vec::new() };
+            let is_mounted = holder.as_ref().is_some_and(|holder| !holder.mounts.is_empty())
+                || uses.iter().any(|used| matches!(used, Blocker::Mounted(_) | Blocker::Swap(_)));
             let patience = if is_ending { patience } else { patience.min(GLANCE) };
             if is_mounted || start.elapsed() >= patience {
-                let by = holder.map_or_else(|| UNSEEN.to_owned(), |holder| holder.to_string());
+                let uses = uses.first().map_or_else(|| UNSEEN.to_owned(), Blocker::to_string);
+                let by = holder.map_or(uses, |holder| holder.to_string());
                 return Err(MountError::Busy { path: path.display().to_string(), by });
             }
             if let Some(Holder { pid, name, .. }) = holder.filter(|_| is_ending && !is_said) {
@@ -387,9 +391,13 @@ impl Claim {
         }
     }
 
-    /// The storage on it, as the options say; `named` is its path for people.
-    fn storage(&self, named: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
-        storage(&host::device::reopen_path(&self.file), named, options)
+    /// The storage on it, as the options say; `named` is its path for people. The claim ends with the storage's last owner,
+    /// which is the last that can write.
+    fn storage(self, named: &Path, options: &MountOptions) -> Result<Shared> {
+        // what is claimed itself: so nobody has it before the last write of a process that is killed
+        let open = |direct| FileStorage::of_file(self.hold.file().try_clone()?, direct);
+        let storage = storage(&open, named, options)?;
+        Ok(Shared::new(storage, self))
     }
 }
 
@@ -402,12 +410,17 @@ const GLANCE: Duration = Duration::from_secs(2);
 const UNSEEN: &str =
     "by a process that cannot be seen, of another user or another PID namespace; root sees all (fuser)";
 
-/// Opens `path` as the options say; what the system cannot do is done without. `named` is its path for people.
-pub(crate) fn storage(path: &Path, named: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
+/// Opens storage as the options say, with direct I/O or without; what the system cannot do is done without. `named` is its
+/// path for people.
+pub(crate) fn storage(
+    open: &dyn Fn(bool) -> io::Result<FileStorage>,
+    named: &Path,
+    options: &MountOptions,
+) -> Result<Box<dyn Storage>> {
     // Without the step `sfl` the store lies on a file as on any other program's.
     let direct = options.direct && options.fs.store.steps.sfl;
-    let file = match FileStorage::open(path, direct) {
-        Err(e) if direct && e.raw_os_error() == Some(libc::EINVAL) => FileStorage::open(path, false),
+    let file = match open(direct) {
+        Err(e) if direct && e.raw_os_error() == Some(libc::EINVAL) => open(false),
         opened => opened,
     };
     let file = file.map_err(MountError::io(format!("open {}", named.display())))?;
@@ -416,7 +429,7 @@ pub(crate) fn storage(path: &Path, named: &Path, options: &MountOptions) -> Resu
     }
     match UringStorage::new(file) {
         Ok(uring) => Ok(Box::new(uring)),
-        Err(_) => storage(path, named, &MountOptions { uring: false, ..options.clone() }),
+        Err(_) => storage(open, named, &MountOptions { uring: false, ..options.clone() }),
     }
 }
 
@@ -426,8 +439,7 @@ pub(crate) fn storage(path: &Path, named: &Path, options: &MountOptions) -> Resu
 /// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
 pub fn check_device(source: &Path, repair: bool) -> Result<CheckReport> {
     let claim = Claim::take(source, PATIENCE)?;
-    let storage = Shared::new(claim.storage(source, &MountOptions::default())?);
-    check(storage, repair).map_err(MountError::fs(source))
+    check(claim.storage(source, &MountOptions::default())?, repair).map_err(MountError::fs(source))
 }
 
 /// Writes what the file system on `source` consists of; see [`crate::dump()`].
@@ -447,7 +459,6 @@ pub struct Mounted {
     watcher: Option<Watcher>,
     dir: PathBuf,
     unmounter: Unmounter,
-    claim: Option<Claim>,
     source: PathBuf,
 }
 
@@ -517,18 +528,17 @@ pub fn umount(dir: &Path, lazy: bool) -> Result<()> {
 }
 
 /// Opens the file system on `source` for use in this process only; [`MountOptions::parse_in_process`] reads options for that.
-/// The claim keeps others from the device, which two would destroy: it is dropped after the file system.
+/// As long as it is open nobody else can use the device, which two would destroy.
 ///
 /// # Errors
 /// As [`mount`].
-pub fn open(source: &Path, options: &MountOptions) -> Result<(Fs, Claim)> {
+pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
     let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
     // A quarter of the cache for whole files: there is no page cache of the kernel's in front of it.
     within.contents_bytes = within.store.cache_bytes / 4;
     within.store.cache_bytes -= within.contents_bytes;
-    let fs = Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))?;
-    Ok((fs, claim))
+    Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))
 }
 
 /// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.
@@ -537,12 +547,11 @@ pub fn open(source: &Path, options: &MountOptions) -> Result<(Fs, Claim)> {
 /// [`MountError::Busy`] if somebody uses the device; [`MountError::Fs`] if it holds no file
 /// system; [`MountError::Io`].
 pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
-    let (fs, claim) = open_to_serve(source, options)?;
-    mount_fs(fs, Some(claim), source, dir, options)
+    mount_fs(open_to_serve(source, options)?, source, dir, options)
 }
 
 /// Opens the file system on `source`, with the caches of one that the kernel's are before.
-pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<(Arc<Fs>, Claim)> {
+pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<Arc<Fs>> {
     memory::limit_heaps();
     let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
@@ -553,20 +562,14 @@ pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<(Ar
     let kernel_keeps = options.writeback || options.keep_new;
     within.store.cached_extents = if kernel_keeps { CachedExtents::Nothing } else { CachedExtents::Written };
     let fs = Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))?;
-    Ok((Arc::new(fs), claim))
+    Ok(Arc::new(fs))
 }
 
 /// Mounts a file system that is open already at `dir`; `source` is what the table of mounts shows.
 ///
 /// # Errors
 /// [`MountError::Io`].
-pub fn mount_fs(
-    fs: Arc<Fs>,
-    claim: Option<Claim>,
-    source: &Path,
-    dir: &Path,
-    options: &MountOptions,
-) -> Result<Mounted> {
+pub fn mount_fs(fs: Arc<Fs>, source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
     let probe = Arc::new(Probe::new("betrfs"));
     let settings = Settings {
@@ -589,15 +592,8 @@ pub fn mount_fs(
         stand_back: options.lone,
     };
     let server = || Arc::new(Server::new(fs.clone(), settings.clone()));
-    let session = match place.serve(&settings.wish(), server) {
-        Ok(session) => session,
-        Err(StartError { what, cause }) => {
-            // The store writes its log when it goes: nobody else may have the device before.
-            drop(fs);
-            drop(claim);
-            return Err(MountError::Io { what, cause });
-        }
-    };
+    let session = place.serve(&settings.wish(), server);
+    let session = session.map_err(|StartError { what, cause }| MountError::Io { what, cause })?;
     let duty = session.duty();
     if let Some(duty) = &duty {
         fs.call_before_waiting(duty.clone());
@@ -606,16 +602,7 @@ pub fn mount_fs(
     let pruner = Some(MemoryPruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
     let watcher = Some(Watcher::start(fs.clone(), &dir, shown));
     let unmounter = Unmounter::new(&dir);
-    Ok(Mounted {
-        fs,
-        session: Some(session),
-        pruner,
-        watcher,
-        dir,
-        unmounter,
-        claim,
-        source: source.to_owned(),
-    })
+    Ok(Mounted { fs, session: Some(session), pruner, watcher, dir, unmounter, source: source.to_owned() })
 }
 
 /// Takes a mount of this process away, and no other that came to its place.
@@ -697,10 +684,7 @@ impl Mounted {
             }
             None => MountError::fs(&self.source)(error),
         });
-        // Nobody else may have the device while the store may still write.
-        let claim = self.claim.take();
         drop(self);
-        drop(claim);
         drop(connection);
         served.map_err(MountError::io("serve"))?;
         settled
@@ -720,6 +704,8 @@ impl Drop for Mounted {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::BorrowedFd;
+
     use super::*;
 
     #[test]
@@ -814,7 +800,10 @@ mod tests {
             .args(["--no-fork", "-x", image.path().to_str().expect("UTF-8"), "sleep", "600"])
             .spawn()
             .expect("flock");
-        assert!(wait_until(Duration::from_secs(20), || matches!(host::device::hold(image.path()), Ok(None))));
+        assert!(wait_until(Duration::from_secs(20), || matches!(
+            host::device::hold(image.path()),
+            Ok(Err(_))
+        )));
         let begin = Instant::now();
         let refused = Claim::take(image.path(), PATIENCE).expect_err("claimed twice").to_string();
         let took = begin.elapsed();
@@ -836,16 +825,37 @@ mod tests {
         assert!(std::fs::read(&path).expect("read") == [7; 8192], "the other file was written to");
     }
 
+    /// As the kernel keeps a file open for a write that is under way in a ring when its process is killed.
+    #[test]
+    fn what_still_writes_keeps_the_claim() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("image");
+        std::fs::write(&path, [0; 8192]).expect("write");
+        for descriptor in 0.. {
+            let claim = Claim::take(&path, Duration::ZERO).expect("claim");
+            let storage = claim.storage(&path, &MountOptions::default()).expect("open");
+            let open = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+            let ours = open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|file| file == path));
+            let mut numbers = ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            let Some(number) = numbers.nth(descriptor) else { return };
+            // SAFETY: it is open, and the storage or its claim, which live, have it.
+            let one = unsafe { BorrowedFd::borrow_raw(number) };
+            let under_way = one.try_clone_to_owned().expect("another descriptor");
+            drop(storage);
+            assert!(matches!(Claim::take(&path, Duration::ZERO), Err(MountError::Busy { .. })));
+            drop(under_way);
+        }
+    }
+
     #[test]
     fn a_file_system_that_is_open_in_a_process_is_opened_by_no_other() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("image");
         let made = crate::FormatOptions { size: Some(64 << 20), ..Default::default() };
         crate::format(&path, &made).expect("format");
-        let (fs, claim) = open(&path, &MountOptions::default()).expect("open");
+        let fs = open(&path, &MountOptions::default()).expect("open");
         assert!(matches!(Claim::take(&path, Duration::ZERO), Err(MountError::Busy { .. })));
         drop(fs);
-        drop(claim);
         Claim::take(&path, Duration::ZERO).expect("given back");
     }
 }

@@ -1,6 +1,7 @@
 //! Storage around storage: one whose writes go elsewhere, so that a file system can be opened and looked at without a
 //! change, and one that can be opened twice.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -103,46 +104,50 @@ impl<S: Storage> Storage for Overlay<S> {
 
 /// Storage with several owners.
 #[derive(Clone)]
-pub struct Shared(Arc<dyn Storage>);
+pub struct Shared {
+    storage: Arc<dyn Storage>,
+    /// Behind the storage, so that it goes after it.
+    _kept: Arc<dyn Any + Send + Sync>,
+}
 
 impl Shared {
-    /// Shares `storage`.
-    pub fn new(storage: impl Storage + 'static) -> Shared {
-        Shared(Arc::new(storage))
+    /// Shares `storage`. Its last owner drops `kept`, after the storage.
+    pub fn new(storage: impl Storage + 'static, kept: impl Any + Send + Sync) -> Shared {
+        Shared { storage: Arc::new(storage), _kept: Arc::new(kept) }
     }
 }
 
 impl Storage for Shared {
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.storage.len()
     }
 
     fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()> {
-        self.0.read_at(buf, off)
+        self.storage.read_at(buf, off)
     }
 
     fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> io::Result<()> {
-        self.0.read_many(reads)
+        self.storage.read_many(reads)
     }
 
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
-        self.0.write_at(buf, off)
+        self.storage.write_at(buf, off)
     }
 
     fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
-        self.0.write_many(writes)
+        self.storage.write_many(writes)
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.0.flush()
+        self.storage.flush()
     }
 
     fn flush_stacked(&self) -> io::Result<()> {
-        self.0.flush_stacked()
+        self.storage.flush_stacked()
     }
 
     fn discard(&self, off: u64, len: u64) -> io::Result<()> {
-        self.0.discard(off, len)
+        self.storage.discard(off, len)
     }
 }
 

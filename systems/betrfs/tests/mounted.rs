@@ -730,8 +730,7 @@ fn a_durable_write_is_durable(bench: &Bench) {
         // cp leaves holes out.
         let status = std::process::Command::new("cp").arg(bench.image()).arg(&copy).status().unwrap();
         assert!(status.success());
-        let (fs, _claim) =
-            betrfs::mount::open(&copy, &MountOptions::parse("cache=64M,nolock").unwrap()).unwrap();
+        let fs = betrfs::mount::open(&copy, &MountOptions::parse("cache=64M,nolock").unwrap()).unwrap();
         let read = |name: &String| {
             let attr = fs.lookup(1, name.as_bytes()).ok()?;
             Some(String::from_utf8(fs.read(attr.ino, 0, 100).unwrap()).unwrap())

@@ -65,6 +65,6 @@ fn make(journal: &Journal, path: &Utf8Path, options: &AttachOptions) -> Result<I
     let failed = || SsdError::io(format!("backing file {path}"));
     file.set_len(options.bytes).map_err(failed())?;
     let busy = || SsdError::BadOption { what: format!("{path} was claimed by another program meanwhile") };
-    let held = device::hold(&device::reopen_path(&file)).map_err(failed())?.ok_or_else(busy)?;
+    let held = device::hold(&device::reopen_path(&file)).map_err(failed())?.map_err(|_| busy())?;
     Ok(Image::File(BackingFile { file, _held: held }))
 }

@@ -259,15 +259,11 @@ fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, SsdError> {
 fn launch(places: &DevicePaths, launcher: &Launcher) -> Result<(Child, Option<Started>), SsdError> {
     let log = places.folder().and_then(|folder| folder.create(LOG));
     let log = log.map_err(SsdError::io(format!("write {}", places.log())))?;
-    let mut child = Command::new(&launcher.program)
-        .args(&launcher.args)
-        .arg(places.config())
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .map_err(SsdError::io(format!("start {}", launcher.program)))?;
+    let mut command = Command::new(&launcher.program);
+    command.args(&launcher.args).arg(places.config()).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    host::process::pass_only_stdio(&mut command);
+    let mut child = command.spawn().map_err(SsdError::io(format!("start {}", launcher.program)))?;
     let Some(stdout) = child.stdout.take() else { return Ok((child, None)) };
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {

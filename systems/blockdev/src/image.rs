@@ -63,7 +63,7 @@ pub(crate) enum Image {
 #[derive(Debug)]
 pub(crate) struct BackingFile {
     pub(crate) file: File,
-    pub(crate) _held: File,
+    pub(crate) _held: host::device::Hold,
 }
 
 impl Image {

@@ -6,7 +6,6 @@ use super::{init_flag, u32_at};
 const MAJOR: u32 = 7;
 const MINOR_MAX: u32 = 45;
 const MINOR_MIN: u32 = 31;
-const PAGE_BYTES: u32 = 4096;
 /// Bytes of `struct fuse_init_out`.
 const OUT_BYTES: usize = 64;
 
@@ -81,11 +80,25 @@ impl InitRequest {
         out.extend(wish.request_bytes_max.to_ne_bytes());
         let nanoseconds: u32 = 1;
         out.extend(nanoseconds.to_ne_bytes());
-        let pages = u16::try_from(wish.request_bytes_max.div_ceil(PAGE_BYTES)).unwrap_or(u16::MAX);
-        out.extend(pages.to_ne_bytes());
+        out.extend(pages(wish.request_bytes_max, rustix::param::page_size()).to_ne_bytes());
         out.extend(0u16.to_ne_bytes());
         out.extend(((flags >> 32) as u32).to_ne_bytes());
         out.resize(OUT_BYTES, 0);
         (out, Capabilities { flags })
+    }
+}
+
+/// Pages of the machine's that a request of so many bytes needs. With more than that the kernel would want more memory for an
+/// entry of a ring than it gets.
+fn pages(bytes: u32, page_bytes: usize) -> u16 {
+    u16::try_from((bytes as usize).div_ceil(page_bytes)).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_request_has_as_many_pages_as_the_machine_makes_of_it() {
+        assert_eq!([4 << 10, 16 << 10, 64 << 10].map(|page| super::pages(1 << 20, page)), [256, 64, 16]);
+        assert_eq!([super::pages(1, 4096), super::pages(u32::MAX, 4096)], [1, u16::MAX]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 
-use super::hold::{hold_located, reopen_path};
+use super::hold::{Hold, hold_located, reopen_path};
 use super::refusal::EraseRefused;
 use super::report::DeviceReport;
 use super::subject::{Located, same};
@@ -75,7 +75,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Permit {
     /// What lies there.
     pub report: DeviceReport,
-    file: File,
+    hold: Hold,
 }
 
 impl Permit {
@@ -104,37 +104,37 @@ impl Permit {
         patience: Duration,
     ) -> Result<Permit, EraseRefused> {
         let located = Located::of(host, path)?;
-        let mut held = hold_located(&located.at);
+        let mut held = hold_located(host, &located.at);
         // one whose use can be seen is not waited for
-        if matches!(held, Ok(None)) && usage(host, &located.subject).is_empty() {
+        if matches!(held, Ok(Err(_))) && usage(host, &located.subject).is_empty() {
             wait_until(patience, || {
-                held = hold_located(&located.at);
-                !matches!(held, Ok(None))
+                held = hold_located(host, &located.at);
+                !matches!(held, Ok(Err(_)))
             });
         }
         let report = DeviceReport::look(host, runner, &located, &held);
         may_overwrite(&report, consent)?;
         match held {
-            Ok(Some(file)) => Ok(Permit { report, file }),
+            Ok(Ok(hold)) => Ok(Permit { report, hold }),
             // not reached: `report` then has a blocker
             _ => Err(EraseRefused::InUse { blockers: report.blockers(), report: Box::new(report) }),
         }
     }
 
-    /// The descriptor that holds it, open for reading.
+    /// What is held, open for reading.
     pub fn file(&self) -> &File {
-        &self.file
+        self.hold.file()
     }
 
     /// A path at which it is opened again, for writing too: what was judged, whatever has its name now. Good as long as
     /// the permit lives.
     pub fn reopen_path(&self) -> PathBuf {
-        reopen_path(&self.file)
+        reopen_path(self.file())
     }
 
-    /// The descriptor that holds it, and what lies there.
-    pub fn into_parts(self) -> (File, DeviceReport) {
-        (self.file, self.report)
+    /// What holds it, and what lies there.
+    pub fn into_parts(self) -> (Hold, DeviceReport) {
+        (self.hold, self.report)
     }
 }
 

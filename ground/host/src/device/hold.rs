@@ -1,5 +1,9 @@
 //! Keeping everybody else from a device or a file, which its path led to once: what is asked and done later goes by
 //! descriptor, so that a name that somebody changes meanwhile leads nowhere else.
+//!
+//! The same bytes can have several names: a file, loop devices that show it or a part of it, their partitions, loop devices
+//! on these. So whoever holds one of them looks at the others, after he has it himself: of two that do so at once one at
+//! least sees the other.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,14 +14,47 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat};
 use rustix::io::Errno;
 
-/// Opens `path` for reading and keeps others away as long as the descriptor lives; `None` when somebody else does so
-/// already. A block device is claimed with O_EXCL (open(2)): mount, swapon, mkfs and other claims fail meanwhile, ordinary
-/// opens do not. A file is locked (flock(2)), which binds those that lock it too, as all of loadline does.
+use super::loops::Loops;
+use super::subject::Subject;
+use crate::Host;
+
+/// What keeps others from a device or a file as long as it lives.
+#[derive(Debug)]
+pub struct Hold {
+    file: File,
+    /// The file that a loop device shows. Partitions share it.
+    _below: Option<File>,
+}
+
+/// Somebody else has it: the thing itself, or another one that has the same bytes.
+#[derive(Debug)]
+pub struct InUse(pub PathBuf);
+
+impl Hold {
+    /// What is held, open for reading or for both, as it was asked for.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Keeps others away from `path`. A block device is claimed with O_EXCL (open(2)): mount, swapon, mkfs and other claims fail
+/// meanwhile, ordinary opens do not. A file is locked (flock(2)), which binds those that lock it too, as all of loadline
+/// does; so is the file below a loop device. What shows the same bytes must not be claimed either; a loop device that
+/// nobody uses is harmless.
 ///
 /// # Errors
 /// It cannot be opened.
-pub fn hold(path: &Path) -> io::Result<Option<File>> {
-    hold_located(&locate(path)?)
+pub fn hold(path: &Path) -> io::Result<Result<Hold, InUse>> {
+    hold_located(&Host::system(), &locate(path)?)
+}
+
+/// As [`hold`], open for writing too. What is written through [`Hold::file`] and is under way when the process is killed keeps
+/// others away until it has ended: the kernel closes the file only then.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn hold_to_write(path: &Path) -> io::Result<Result<Hold, InUse>> {
+    hold_as(&Host::system(), &locate(path)?, OpenOptions::new().read(true).write(true))
 }
 
 /// What `path` means now. Nothing is opened for reading: the descriptor pins it.
@@ -26,15 +63,38 @@ pub(super) fn locate(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// As [`hold`], of what was located.
-pub(super) fn hold_located(at: &OwnedFd) -> io::Result<Option<File>> {
-    let mut open = OpenOptions::new();
-    // without O_NONBLOCK the open of a fifo would wait for a writer
-    open.read(true).custom_flags(libc::O_NONBLOCK);
+pub(super) fn hold_located(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold, InUse>> {
+    hold_as(host, at, OpenOptions::new().read(true))
+}
+
+fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<Hold, InUse>> {
+    let path = reopen_path(at);
     let is_block = FileType::from_raw_mode(fstat(at)?.st_mode) == FileType::BlockDevice;
-    if is_block {
-        open.custom_flags(libc::O_EXCL);
+    let Some(file) = claim(open, &path, is_block, FlockOperation::NonBlockingLockExclusive)? else {
+        return Ok(Err(InUse(std::fs::read_link(&path).unwrap_or(path))));
+    };
+    let mut below = None;
+    let loops = Loops::read(host, host.mounts().unwrap_or_default());
+    // what has no name in /sys has no loop device either
+    let others = Subject::of(host, at).map(|subject| loops.sharing(host, &subject)).unwrap_or_default();
+    for other in others {
+        // one that cannot be opened or locked (gone, unlinked, another user's) is in nobody's way
+        let (path, lock) = (other.path.as_std_path(), FlockOperation::NonBlockingLockShared);
+        match claim(OpenOptions::new().read(true), path, other.name.is_some(), lock) {
+            Ok(None) => return Ok(Err(InUse(other.path.into()))),
+            Ok(Some(file)) if other.name.is_none() => below = Some(file),
+            Ok(Some(_)) | Err(_) => {}
+        }
     }
-    let file = match open.open(reopen_path(at)) {
+    Ok(Ok(Hold { file, _below: below }))
+}
+
+/// Opens a block device exclusively, or a file with a lock; `None` when somebody else has it.
+fn claim(open: &OpenOptions, path: &Path, is_block: bool, lock: FlockOperation) -> io::Result<Option<File>> {
+    let mut open = open.clone();
+    // without O_NONBLOCK the open of a fifo would wait for a writer
+    open.custom_flags(libc::O_NONBLOCK | if is_block { libc::O_EXCL } else { 0 });
+    let file = match open.open(path) {
         Err(error) if is_block && error.raw_os_error() == Some(libc::EBUSY) => return Ok(None),
         opened => opened?,
     };
@@ -42,7 +102,7 @@ pub(super) fn hold_located(at: &OwnedFd) -> io::Result<Option<File>> {
         // a lock besides would only meet those that look at new devices, such as udev
         return Ok(Some(file));
     }
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match flock(&file, lock) {
         Ok(()) => Ok(Some(file)),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),

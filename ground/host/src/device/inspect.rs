@@ -1,18 +1,17 @@
 //! Looking at a device or file: how a report comes about.
 
-use std::fs::File;
 use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::blank;
-use super::hold::hold_located;
+use super::hold::{Hold, InUse, hold_located};
 use super::holder::Holder;
 use super::refusal::EraseRefused;
 use super::report::{DeviceReport, Partition};
 use super::signatures;
 use super::subject::Located;
-use super::usage::{partition_names, usage};
+use super::usage::usage;
 use crate::runner::Runner;
 use crate::{Host, block};
 
@@ -23,7 +22,7 @@ impl DeviceReport {
     /// [`EraseRefused::NotADevice`].
     pub fn inspect(host: &Host, runner: &dyn Runner, path: &Utf8Path) -> Result<Self, EraseRefused> {
         let located = Located::of(host, path)?;
-        let held = hold_located(&located.at);
+        let held = hold_located(host, &located.at);
         Ok(Self::look(host, runner, &located, &held))
     }
 
@@ -32,7 +31,7 @@ impl DeviceReport {
         host: &Host,
         runner: &dyn Runner,
         located: &Located,
-        held: &io::Result<Option<File>>,
+        held: &io::Result<Result<Hold, InUse>>,
     ) -> Self {
         let subject = &located.subject;
         let (path, content) = (subject.path.clone(), located.content_path());
@@ -49,8 +48,12 @@ impl DeviceReport {
             Partition { size_bytes: block::size_bytes(host, &part).unwrap_or(0), path, signatures }
         };
         let disk = subject.name.as_deref();
-        let partitions: Vec<Partition> =
-            disk.map(|name| partition_names(host, name)).unwrap_or_default().into_iter().map(part).collect();
+        let partitions: Vec<Partition> = disk
+            .map(|name| block::partition_names(host, name))
+            .unwrap_or_default()
+            .into_iter()
+            .map(part)
+            .collect();
         let signatures = signatures_of(&content);
         let size_bytes = match disk {
             Some(name) => block::size_bytes(host, name).unwrap_or(0),
@@ -76,19 +79,19 @@ impl DeviceReport {
             swaps: usage.swaps,
             holders: usage.holders,
             arrays: usage.arrays,
-            exclusive_open_error: exclusive_open_error(host, &content, held),
+            exclusive_open_error: exclusive_open_error(host, held),
             path,
         }
     }
 }
 
 /// Why it cannot be claimed, if so (open(2), O_EXCL; flock(2)).
-fn exclusive_open_error(host: &Host, content: &Utf8Path, held: &io::Result<Option<File>>) -> Option<String> {
+fn exclusive_open_error(host: &Host, held: &io::Result<Result<Hold, InUse>>) -> Option<String> {
     match held {
-        Ok(Some(_)) => None,
-        Ok(None) => Some(match Holder::find(host, content.as_std_path()) {
+        Ok(Ok(_)) => None,
+        Ok(Err(InUse(what))) => Some(match Holder::find(host, what) {
             Some(holder) => format!("another program has claimed it: {holder}"),
-            None => "another program has claimed it".into(),
+            None => format!("another program has claimed {}", what.display()),
         }),
         Err(error) => Some(error.to_string()),
     }

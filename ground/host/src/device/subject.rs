@@ -19,6 +19,24 @@ pub(super) struct Subject {
     pub(super) name: Option<String>,
 }
 
+impl Subject {
+    /// What an open descriptor is; or why it is neither a device nor a file.
+    pub(super) fn of(host: &Host, at: &OwnedFd) -> Result<Subject, String> {
+        let found = fstat(at).map_err(|error| std::io::Error::from(error).to_string())?;
+        let resolved = std::fs::read_link(reopen_path(at)).map_err(|error| error.to_string())?;
+        let path = Utf8PathBuf::from_path_buf(resolved).map_err(|_| "its path is not UTF-8")?;
+        let name = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => None,
+            FileType::BlockDevice => match name_of_number(host, found.st_rdev) {
+                Some(name) => Some(name),
+                None => return Err("it is not a block device that /sys knows".into()),
+            },
+            _ => return Err("it is neither a block device nor a file".into()),
+        };
+        Ok(Subject { path, name })
+    }
+}
+
 /// A subject and the descriptor that pins it: its path was followed once, and is only shown from then on.
 #[derive(Debug)]
 pub(super) struct Located {
@@ -30,19 +48,7 @@ impl Located {
     pub(super) fn of(host: &Host, path: &Utf8Path) -> Result<Located, EraseRefused> {
         let refused = |why: String| EraseRefused::NotADevice { device: path.to_owned(), why };
         let at = locate(path.as_std_path()).map_err(|error| refused(error.to_string()))?;
-        let found = fstat(&at).map_err(|error| refused(std::io::Error::from(error).to_string()))?;
-        let resolved = std::fs::read_link(reopen_path(&at)).map_err(|error| refused(error.to_string()))?;
-        let path =
-            Utf8PathBuf::from_path_buf(resolved).map_err(|_| refused("its path is not UTF-8".into()))?;
-        let name = match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => None,
-            FileType::BlockDevice => match name_of_number(host, found.st_rdev) {
-                Some(name) => Some(name),
-                None => return Err(refused("it is not a block device that /sys knows".into())),
-            },
-            _ => return Err(refused("it is neither a block device nor a file".into())),
-        };
-        Ok(Located { subject: Subject { path, name }, at })
+        Ok(Located { subject: Subject::of(host, &at).map_err(refused)?, at })
     }
 
     /// A path to read it by: that of the descriptor, or its own in /dev, which only root arranges and programs know.

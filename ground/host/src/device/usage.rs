@@ -4,12 +4,13 @@
 //! device: another device, or a file. Whatever is mounted, swapped to or built upon any of these uses it.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::blocker::MountedPart;
-use super::subject::{Subject, name_of_number, same};
+use super::blocker::{Blocker, MountedPart};
+use super::loops::Loops;
+use super::subject::{Located, Subject};
 use crate::mountinfo::MountEntry;
 use crate::{Host, block};
 
@@ -29,18 +30,25 @@ impl Usage {
     }
 }
 
+/// Who uses what is at `path`, as far as mounts, swap space, devices and arrays tell. A loop device that shows it does not do
+/// so by itself.
+pub fn uses(host: &Host, path: &Path) -> Vec<Blocker> {
+    let located = Utf8Path::from_path(path).and_then(|path| Located::of(host, path).ok());
+    let Usage { mounts, swaps, holders, arrays, .. } =
+        located.map(|located| usage(host, &located.subject)).unwrap_or_default();
+    let mounts = mounts.into_iter().map(Blocker::Mounted);
+    let swaps = swaps.into_iter().map(Blocker::Swap);
+    let holders = holders.into_iter().filter(|name| !host.exists(format!("/sys/class/block/{name}/loop")));
+    let devices = holders.map(Blocker::Held).chain(arrays.into_iter().map(Blocker::Array));
+    mounts.chain(swaps).chain(devices).collect()
+}
+
 /// What counts as the thing that is asked about.
 #[derive(Debug, Default)]
 struct UsageTarget {
     /// Kernel names.
     names: Vec<String>,
     files: Vec<Utf8PathBuf>,
-}
-
-/// Partitions of a disk are directories within its own that hold a file `partition`.
-pub(super) fn partition_names(host: &Host, disk: &str) -> Vec<String> {
-    let dir = Utf8PathBuf::from(format!("/sys/class/block/{disk}"));
-    host.names(&dir).into_iter().filter(|name| host.exists(dir.join(name).join("partition"))).collect()
 }
 
 pub(super) fn usage(host: &Host, subject: &Subject) -> Usage {
@@ -66,7 +74,7 @@ pub(super) fn usage(host: &Host, subject: &Subject) -> Usage {
     let built_on = |name: &String| host.names(format!("/sys/class/block/{name}/holders"));
     let mut holders: BTreeSet<String> = things.names.iter().flat_map(built_on).collect();
     // the kernel does not list loop devices among the holders of what they show
-    holders.extend(loops.showing(host, &things));
+    holders.extend(loops.showing(host, &things.names, &things.files));
     usage.holders = holders.into_iter().filter(|name| !things.names.contains(name)).collect();
     usage.arrays = arrays(&host.read("/proc/mdstat").unwrap_or_default(), &things.names);
     usage
@@ -81,7 +89,7 @@ impl UsageTarget {
         let mut next = Some(name.clone());
         while let Some(name) = next.take().filter(|name| !things.names.contains(name)) {
             let disk = block::disk_name(host, &name);
-            things.names.extend(partition_names(host, &name));
+            things.names.extend(block::partition_names(host, &name));
             things.names.extend([name, disk.clone()]);
             match loops.below(host, &disk) {
                 Some(Subject { name: Some(below), .. }) => next = Some(below),
@@ -101,54 +109,6 @@ impl UsageTarget {
         let resolved = path.canonicalize_utf8().unwrap_or_else(|_| path.to_owned());
         resolved.strip_prefix("/dev").is_ok_and(|rest| self.names.iter().any(|name| rest == name))
             || self.files.contains(&resolved)
-    }
-}
-
-/// The loop devices and what each shows.
-struct Loops {
-    shown: Vec<(String, Utf8PathBuf)>,
-    mounts: Vec<MountEntry>,
-}
-
-impl Loops {
-    fn read(host: &Host, mounts: Vec<MountEntry>) -> Loops {
-        let shown = |name: String| {
-            let file = host.read(format!("/sys/class/block/{name}/loop/backing_file")).ok()?;
-            Some((name, Utf8PathBuf::from(file)))
-        };
-        Loops { shown: host.names("/sys/class/block").into_iter().filter_map(shown).collect(), mounts }
-    }
-
-    /// What the loop device `name` shows.
-    fn below(&self, host: &Host, name: &str) -> Option<Subject> {
-        let (_, path) = self.shown.iter().find(|(known, _)| known == name)?;
-        Some(Subject { path: path.clone(), name: self.device_name(host, path) })
-    }
-
-    /// The loop devices that show one of these things.
-    fn showing(&self, host: &Host, things: &UsageTarget) -> Vec<String> {
-        let shows = |path: &Utf8PathBuf| match self.device_name(host, path) {
-            Some(name) => things.names.contains(&name),
-            None => things.files.iter().any(|file| file == path || (self.may_ask(path) && same(file, path))),
-        };
-        self.shown.iter().filter(|(_, path)| shows(path)).map(|(name, _)| name.clone()).collect()
-    }
-
-    fn device_name(&self, host: &Host, path: &Utf8Path) -> Option<String> {
-        let name = path.strip_prefix("/dev").ok().map(|rest| rest.to_string());
-        let known = name.filter(|name| host.exists(format!("/sys/class/block/{name}")));
-        known.or_else(|| {
-            let meta = if self.may_ask(path) { path.metadata().ok() } else { None };
-            meta.filter(|meta| meta.file_type().is_block_device())
-                .and_then(|meta| name_of_number(host, meta.rdev()))
-        })
-    }
-
-    /// Whether asking the file system of `path` cannot hang: a daemon behind FUSE may not answer.
-    fn may_ask(&self, path: &Utf8Path) -> bool {
-        let holding = self.mounts.iter().filter(|m| path.starts_with(&m.target));
-        let nearest = holding.max_by_key(|m| m.target.as_str().len());
-        !nearest.is_some_and(|m| m.fs_type.starts_with("fuse"))
     }
 }
 

@@ -27,7 +27,20 @@ impl FileStorage {
     /// Opens an existing file or block device. `direct` asks for `O_DIRECT`, which some file systems refuse.
     pub fn open(path: &Path, direct: bool) -> io::Result<Self> {
         let flags = if direct { libc::O_DIRECT } else { 0 };
-        let mut file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        Self::of(OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?, direct)
+    }
+
+    /// As [`FileStorage::open`], of what is open for reading and writing. Whoever shares the descriptor's flags sees them change.
+    pub fn of_file(file: File, direct: bool) -> io::Result<Self> {
+        let flags = if direct { libc::O_DIRECT } else { 0 };
+        // SAFETY: the descriptor is open; this command takes a plain number.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::of(file, direct)
+    }
+
+    fn of(mut file: File, direct: bool) -> io::Result<Self> {
         let block_device = file.metadata()?.file_type().is_block_device();
         let len = file.seek(SeekFrom::End(0))? / UNIT as u64 * UNIT as u64;
         Ok(FileStorage { file, len, direct, block_device })

@@ -38,7 +38,7 @@ fn every_kind_of_use_of_the_disk_or_a_partition_is_found() {
             "Personalities : [raid1]\nmd0 : active raid1 sdx1[1] sda3[0]\n\nmd1 : active raid1 sda4[0]\n",
         ),
     ]);
-    let parts = partition_names(&host, "sdx");
+    let parts = block::partition_names(&host, "sdx");
     assert_eq!(parts, ["sdx1"]);
     let usage = usage(&host, &device("sdx"));
     let targets: Vec<&str> = usage.mounts.iter().map(|m| m.target.as_str()).collect();
