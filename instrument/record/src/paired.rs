@@ -33,8 +33,8 @@ pub struct Cell {
     pub key: Key,
     /// What is said of it.
     pub verdict: Verdict,
-    /// What would be, if 0.1 ms more of p99 were always forgiven ([`stats::harmless::GRACE_NS`]).
-    pub graced: Verdict,
+    /// What would be, if no gain paid for a longer p99.
+    pub strict: Verdict,
     /// Pairs of runs.
     pub rounds: usize,
     /// Median wall times, s.

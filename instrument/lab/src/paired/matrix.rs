@@ -16,7 +16,7 @@ use host::Host;
 use journal::{Journal, PrivateTree};
 use record::paired::{Cell, Key};
 use stats::Histogram;
-use stats::harmless::{Figure, Pair, gain, tail};
+use stats::harmless::{CellVerdict, Figure, Pair, gain, tail};
 
 use super::compare::drop_cache;
 use super::plan::{self, Plan};
@@ -198,19 +198,20 @@ impl CellBench<'_> {
             let walls: Vec<_> = rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect();
             let reads: Vec<_> = rounds.iter().map(|pair| pair.map(|run| &run.reads_ns)).collect();
             let ((wall, speed), tail) = (gain(&walls)?, tail(&reads)?);
-            Ok(((wall, tail.figure, speed.and(tail.graced)), speed.and(tail.verdict)))
+            let CellVerdict { verdict, strict } = CellVerdict::of(&wall, speed, &tail);
+            Ok(((wall, tail.figure, strict), verdict))
         })?;
         if series.interrupted {
             return Err(PairedError::Interrupted);
         }
-        let (wall, p99, graced) = series.judged;
+        let (wall, p99, strict) = series.judged;
         let peak_mib = |side: fn(&Pair<Reading>) -> &Reading| {
             series.rounds.iter().map(|pair| side(pair).peak_bytes).max().unwrap_or(0) as f64 / MIB
         };
         Ok(Cell {
             key: key.clone(),
             verdict: series.verdict,
-            graced,
+            strict,
             rounds: series.rounds.len(),
             wall,
             p99: Figure { sides: p99.sides.map(|ns| ns / 1e6), ..p99 },

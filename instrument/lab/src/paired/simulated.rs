@@ -9,7 +9,7 @@ use prefetch::Mode;
 use prefetch::sim::{MachineOptions, Outcome, Trace, replay};
 use record::paired::{Cell, Key};
 use stats::Histogram;
-use stats::harmless::{Figure, Pair, gain, tail};
+use stats::harmless::{CellVerdict, Figure, Pair, gain, tail};
 
 use super::PairedError;
 use super::plan::{Device, Plan};
@@ -77,10 +77,11 @@ fn cell(
     let walls = [sides.map(|run| run.elapsed_ns as f64 / 1e9); ROUNDS];
     let times = sides.map(p99_only);
     let ((wall, speed), tail) = (gain(&walls)?, tail(&[times.map(|times| times); ROUNDS])?);
+    let CellVerdict { verdict, strict } = CellVerdict::of(&wall, speed, &tail);
     Ok(Cell {
         key: Key { device: format!("simulated {}", key.device), ..key },
-        verdict: speed.and(tail.verdict),
-        graced: speed.and(tail.graced),
+        verdict,
+        strict,
         rounds: 1,
         wall,
         p99: Figure { sides: tail.figure.sides.map(|ns| ns / 1e6), ..tail.figure },

@@ -8,11 +8,14 @@ use stats::harmless::{Figure, LEVEL, Pair, RESAMPLING, Verdict};
 use stats::{Estimate, Interval};
 
 /// The first line of the file.
-pub const HEAD: &str = "device,pattern,memory,mode,mib,readahead_kib,held_out,verdict,with_grace,rounds,alone_s,library_s,gain,gain_low,gain_high,\
+pub const HEAD: &str = "device,pattern,memory,mode,mib,readahead_kib,held_out,verdict,strict,rounds,alone_s,library_s,gain,gain_low,gain_high,\
     alone_p99_ms,library_p99_ms,p99_ratio,p99_low,p99_high,limit_mib,alone_peak_mib,library_peak_mib";
 
-/// How the first line of a file began whose cells were judged with 0.1 ms of grace for p99.
-const OLD_HEAD: &str = "device,pattern,memory,mode,mib,verdict,rounds,";
+/// How the first line of a file begins whose cells were judged by an older rule.
+const OLD_HEADS: [&str; 2] = [
+    "device,pattern,memory,mode,mib,verdict,rounds,",
+    "device,pattern,memory,mode,mib,readahead_kib,held_out,verdict,with_grace,",
+];
 
 /// A file that holds something else.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,9 +24,7 @@ pub enum CellsParseError {
     #[error("not a cell: {0}")]
     Line(String),
     /// It has verdicts, but not the rounds that they could be made of anew.
-    #[error(
-        "its cells were judged with 0.1 ms of grace for p99, by an older loadline: measure them anew, into another file"
-    )]
+    #[error("its cells were judged by the rule of an older loadline: measure them anew, into another file")]
     Old,
 }
 
@@ -45,7 +46,7 @@ pub fn short(cell: &Cell) -> String {
         word(*verdict),
         interval(wall),
         interval(p99),
-        if cell.graced == *verdict { String::new() } else { format!("; with {GRACE} {}", word(cell.graced)) }
+        if cell.strict == *verdict { String::new() } else { format!("; {STRICT} {}", word(cell.strict)) }
     )
 }
 
@@ -54,9 +55,9 @@ pub fn line(cell: &Cell) -> String {
     let Key { device, pattern, memory, mode, mib, readahead_kib, held_out } = &cell.key;
     let held_out = held_out.map_or(String::new(), |seed| seed.to_string());
     let memory = memory.map_or("none".into(), |percent| percent.to_string());
-    let (verdict, graced) = (word(cell.verdict), word(cell.graced));
+    let (verdict, strict) = (word(cell.verdict), word(cell.strict));
     let mut line = format!(
-        "\"{device}\",\"{pattern}\",{memory},{mode},{mib},{readahead_kib},{held_out},{verdict},{graced}"
+        "\"{device}\",\"{pattern}\",{memory},{mode},{mib},{readahead_kib},{held_out},{verdict},{strict}"
     );
     numbers(cell).iter().for_each(|number| {
         let _ = write!(line, ",{number}");
@@ -69,7 +70,7 @@ pub fn line(cell: &Cell) -> String {
 /// # Errors
 /// The first line that is neither a cell nor the head; cells that were judged by an older rule.
 pub fn read(text: &str) -> Result<Vec<Cell>, CellsParseError> {
-    if text.starts_with(OLD_HEAD) {
+    if OLD_HEADS.iter().any(|head| text.starts_with(head)) {
         return Err(CellsParseError::Old);
     }
     let lines = text.lines().filter(|line| *line != HEAD);
@@ -93,7 +94,7 @@ fn cell(line: &str) -> Option<Cell> {
         c == ',' && !quoted
     });
     let words: Vec<&str> = split.map(|word| word.trim_matches('"')).collect();
-    let [device, pattern, memory, mode, mib, readahead, held_out, verdict, graced, numbers @ ..] =
+    let [device, pattern, memory, mode, mib, readahead, held_out, verdict, strict, numbers @ ..] =
         words.as_slice()
     else {
         return None;
@@ -109,7 +110,7 @@ fn cell(line: &str) -> Option<Cell> {
     };
     let known = [Verdict::Harmless, Verdict::Harms, Verdict::Untold];
     let told = |text: &str| known.into_iter().find(|known| word(*known) == text);
-    let (verdict, graced) = (told(verdict)?, told(graced)?);
+    let (verdict, strict) = (told(verdict)?, told(strict)?);
     let numbers: Option<Vec<f64>> = numbers.iter().map(|number| number.parse().ok()).collect();
     let [rounds, figures @ .., limit_mib, peak, other_peak] = numbers.as_deref()? else { return None };
     let ([wall, p99], []) = figures.as_chunks() else { return None };
@@ -120,7 +121,7 @@ fn cell(line: &str) -> Option<Cell> {
     Some(Cell {
         key,
         verdict,
-        graced,
+        strict,
         rounds: *rounds as usize,
         wall: figure(wall),
         p99: figure(p99),
@@ -129,8 +130,8 @@ fn cell(line: &str) -> Option<Cell> {
     })
 }
 
-/// [`stats::harmless::GRACE_NS`] in words.
-const GRACE: &str = "0.1 ms of grace for p99";
+/// [`stats::harmless::CellVerdict::strict`] in words.
+const STRICT: &str = "if no gain paid for a longer p99";
 
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
@@ -191,14 +192,14 @@ pub fn summary(cells: &[Cell], wanted: usize) -> String {
         RESAMPLING.resamples,
         RESAMPLING.seed,
     );
-    let with_grace = |verdict| cells.iter().filter(|cell| cell.graced == verdict).count();
-    if cells.iter().any(|cell| cell.graced != cell.verdict) {
+    let strict = |verdict| cells.iter().filter(|cell| cell.strict == verdict).count();
+    if cells.iter().any(|cell| cell.strict != cell.verdict) {
         let _ = writeln!(
             text,
-            "With {GRACE}: {} ok, {} untold, {} FAILS.",
-            with_grace(Verdict::Harmless),
-            with_grace(Verdict::Untold),
-            with_grace(Verdict::Harms),
+            "And {STRICT}: {} ok, {} untold, {} FAILS.",
+            strict(Verdict::Harmless),
+            strict(Verdict::Untold),
+            strict(Verdict::Harms),
         );
     }
     if cells.iter().any(|cell| cell.key.mode == OFF) {
@@ -251,9 +252,9 @@ mod tests {
         let memory_words = memory.map_or("none".into(), |percent| percent.to_string());
         let limit = memory.unwrap_or(0);
         let line = format!(
-            "\"slow(1ms,1GB/s)\",\"random, 4 KiB\",{memory_words},auto,64,128,7,{verdict},{graced},5,2.5,0,{gain},0,0,0,0,1.25,0,0,{limit},0,20",
+            "\"slow(1ms,1GB/s)\",\"random, 4 KiB\",{memory_words},auto,64,128,7,{verdict},{strict},5,2.5,0,{gain},0,0,0,0,1.25,0,0,{limit},0,20",
             verdict = word(verdict),
-            graced = word(if verdict == Verdict::Harms { Verdict::Harmless } else { verdict }),
+            strict = word(if verdict == Verdict::Harmless { Verdict::Harms } else { verdict }),
         );
         cell(&line).expect("a cell")
     }
@@ -269,8 +270,10 @@ mod tests {
         assert_eq!(read(short), Err(CellsParseError::Line(short.into())));
         let fine = line(&measured(None, Verdict::Harmless, 1.0)).replace("ok", "fine");
         assert_eq!(read(&fine), Err(CellsParseError::Line(fine.clone())));
-        let old = HEAD.replace("readahead_kib,held_out,verdict,with_grace,", "verdict,");
-        assert_eq!(read(&format!("{old}\nraw,seq,none,auto,16,ok,5\n")), Err(CellsParseError::Old));
+        for old in ["verdict,", "readahead_kib,held_out,verdict,with_grace,"] {
+            let old = HEAD.replace("readahead_kib,held_out,verdict,strict,", old);
+            assert_eq!(read(&format!("{old}\nraw,seq,none,auto,16,ok,5\n")), Err(CellsParseError::Old));
+        }
     }
 
     #[test]
@@ -302,7 +305,8 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("With 0.1 ms of grace for p99: 2 ok, 1 untold, 0 FAILS."), "{text}");
-        assert!(text.contains("5 rounds; with 0.1 ms of grace for p99 ok\n"), "{text}");
+        assert!(text.contains("And if no gain paid for a longer p99: 0 ok, 1 untold, 2 FAILS."), "{text}");
+        let gains = short(&measured(None, Verdict::Harmless, 12.3));
+        assert!(gains.ends_with("5 rounds; if no gain paid for a longer p99 FAILS"), "{gains}");
     }
 }
