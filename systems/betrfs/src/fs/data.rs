@@ -311,7 +311,16 @@ impl Fs {
             let concat = |key: &[&[u8]], value: &[&[u8]]| (key.concat(), value.concat());
             let record = recorded.then(|| node.with_record(state, &inode, concat)).transpose()?;
             let reserved = claim.pair.clone();
-            self.streams.push(Piece { ino: node.ino, home, off, data, record, reserved, append })?;
+            self.streams.push(Piece {
+                ino: node.ino,
+                home,
+                off,
+                old_size,
+                data,
+                record,
+                reserved,
+                append,
+            })?;
         } else {
             let mut batch = WriteBatch::with_capacity(data.len() + data.len() / 32 + ROOM);
             put_blocks(&mut batch, home, off, data, old_size);

@@ -53,7 +53,7 @@ use std::time::Instant;
 use betree::{Db, Features, KeyRange, StopReason, Storage, WriteBatch};
 use listings::Listings;
 use positions::DirectoryPositions;
-use stream::Streams;
+use stream::{LostData, Streams};
 
 use crate::contents::Contents;
 use crate::error::{Error, Result};
@@ -333,9 +333,11 @@ impl Fs {
             if let Some(node) = self.nodes.get(ino) {
                 let mut state = node.write();
                 // While it is among them nothing more of it is collected.
-                let Some((cause, start)) = self.streams.loss_of(ino) else { continue };
+                let Some(lost) = self.streams.loss_of(ino) else { continue };
+                let LostData { cause, start, old_size } = lost;
                 state.inode = self.stored_inode(&node, &state).unwrap_or_else(|| {
-                    let size = state.inode.size.min(start);
+                    // What was lost may have lain over older data, which are all there.
+                    let size = state.inode.size.min(start.max(old_size));
                     Inode { size, ..state.inode.clone() }
                 });
                 self.reread_reserved(&node, &mut state);

@@ -44,6 +44,8 @@ struct Stream {
     ino: u64,
     home: Vec<u8>,
     start: u64,
+    /// Bytes of the file before them.
+    old_size: u64,
     data: Vec<u8>,
     /// Key and value of the file's record after them, and of what is reserved for it.
     record: Option<(Vec<u8>, Vec<u8>)>,
@@ -59,6 +61,16 @@ impl Stream {
         }
         batch
     }
+}
+
+/// What was collected of a file and could not be written.
+#[derive(Clone)]
+pub(super) struct LostData {
+    pub cause: LossCause,
+    /// Where it begins: nothing of the file behind it was written.
+    pub start: u64,
+    /// Bytes of the file before it.
+    pub old_size: u64,
 }
 
 /// Adds a write to a file of `size` bytes, block by block. What replaces all there is of one needs nothing below it.
@@ -85,8 +97,8 @@ struct State {
     writing: bool,
     /// Something was collected that could not be written, as the store has failed.
     failed: Option<String>,
-    /// Files of which something that was collected could not be written, and why and from where on: nothing behind it was.
-    lost: BTreeMap<u64, (LossCause, u64)>,
+    /// Of each file what could not be written.
+    lost: BTreeMap<u64, LostData>,
     stop: bool,
 }
 
@@ -95,12 +107,12 @@ impl State {
         self.queue.extend(self.filling.take().map(Arc::new));
     }
 
-    /// Drops what was collected of a file, which is lost from `start` on; how many streams.
-    fn lose(&mut self, ino: u64, cause: LossCause, start: u64) -> usize {
+    /// Drops what was collected of a file of which `data` are lost; how many streams.
+    fn lose(&mut self, ino: u64, data: LostData) -> usize {
         let before = self.queue.len() + usize::from(self.filling.is_some());
         self.filling.take_if(|stream| stream.ino == ino);
         self.queue.retain(|stream| stream.ino != ino);
-        self.lost.insert(ino, (cause, start));
+        self.lost.insert(ino, data);
         before - self.queue.len() - usize::from(self.filling.is_some())
     }
 
@@ -149,6 +161,8 @@ pub(super) struct Piece<'a> {
     pub ino: u64,
     pub home: &'a [u8],
     pub off: u64,
+    /// Bytes of the file before it.
+    pub old_size: u64,
     pub data: &'a [u8],
     pub record: Option<(Vec<u8>, Vec<u8>)>,
     pub reserved: Option<(Vec<u8>, Vec<u8>)>,
@@ -201,7 +215,8 @@ impl Shared {
                 other => LossCause::Failed(other.to_string()),
             };
             // Nothing of it was written. What followed in the file must not be, or there would be a hole.
-            gone += state.lose(stream.ino, cause, stream.start);
+            let (start, old_size) = (stream.start, stream.old_size);
+            gone += state.lose(stream.ino, LostData { cause, start, old_size });
             self.in_doubt.store(true, Ordering::Release);
             self.losses.fetch_add(1, Ordering::AcqRel);
         }
@@ -310,10 +325,10 @@ impl Streams {
             self.shared.active.fetch_add(1, Ordering::AcqRel);
             let mut data = Vec::with_capacity(BATCH.max(piece.data.len()));
             data.extend_from_slice(piece.data);
-            let (ino, home, start) = (piece.ino, piece.home.to_vec(), piece.off);
+            let (ino, home, start, old_size) = (piece.ino, piece.home.to_vec(), piece.off, piece.old_size);
             let began = Instant::now();
             let (record, reserved) = (piece.record, piece.reserved);
-            state.filling = Some(Stream { began, ino, home, start, data, record, reserved });
+            state.filling = Some(Stream { began, ino, home, start, old_size, data, record, reserved });
         } else if let Some(stream) = &mut state.filling {
             stream.data.extend_from_slice(piece.data);
             stream.record = piece.record.or(stream.record.take());
@@ -377,8 +392,8 @@ impl Streams {
         self.shared.state().lost.keys().copied().collect()
     }
 
-    /// What of `ino` is lost, and from where on, if it is among these.
-    pub fn loss_of(&self, ino: u64) -> Option<(LossCause, u64)> {
+    /// What of `ino` is lost, if it is among these.
+    pub fn loss_of(&self, ino: u64) -> Option<LostData> {
         self.shared.state().lost.get(&ino).cloned()
     }
 

@@ -608,3 +608,21 @@ fn inodes_are_let_go_after_a_failure_of_the_store() {
         Err(error) => assert!(matches!(error, Error::Store(_)), "{error}"),
     }
 }
+
+/// It has no record that tells its size.
+#[test]
+fn a_file_without_a_name_that_loses_what_was_written_over_it_keeps_its_size() {
+    const BEGIN: usize = 64 << 10;
+    let (_storage, fs) = new(64 * MIB);
+    let log = file(&fs, b"log");
+    fs.write(log, 0, &[7; MIB as usize], false).expect("write");
+    fs.unlink(1, b"log").expect("unlink");
+    fs.write(log, 0, &[8; BEGIN], false).expect("write");
+    fs.streams.take_without_space();
+    fs.streams.plant(Planted::BadSector);
+    fs.write(log, BEGIN as u64, &[8; LOST], false).expect("taken");
+    assert!(fs.streams.flush().is_err(), "it is lost");
+    assert_eq!(fs.attr(log).expect("its size").size, MIB);
+    let found = fs.read(log, 0, 2 << 20).expect("read");
+    assert!(found[..BEGIN] == [8; BEGIN] && found[BEGIN..].iter().all(|byte| *byte == 7));
+}
