@@ -239,6 +239,7 @@ impl Fs {
         while done < data.len() {
             let at = off + done as u64;
             let len = (most - (at % SIZE) as usize).min(data.len() - done);
+            let losses = self.streams.losses();
             match self.write_piece(node, state, &home, at, &data[done..done + len], kill) {
                 Ok(()) if most == WRITE_MAX => done += len,
                 // The rest is another operation: after a crash no write of 1 MiB is there in part.
@@ -246,8 +247,9 @@ impl Fs {
                     done += len;
                     break;
                 }
-                // What fits is written, as by ext4: programs count on a short write before the error.
-                Err(Error::NoSpace) if len > BLOCK => {
+                // What fits is written, as by ext4: programs count on a short write before the error. What another file has lost
+                // says nothing of the space: the caller settles that and comes again with all.
+                Err(Error::NoSpace) if len > BLOCK && !self.streams.has_lost_since(losses) => {
                     // Each attempt in vain may cost a checkpoint.
                     let fits = self.space().available.min(len as u64 / 2) as usize;
                     most = fits.next_multiple_of(BLOCK).max(BLOCK);

@@ -362,8 +362,7 @@ impl Fs {
         loop {
             let before = self.streams.losses();
             let done = change();
-            let lost = || self.streams.has_lost() || self.streams.losses() != before;
-            if !matches!(done, Err(Error::NoSpace)) || !lost() {
+            if !matches!(done, Err(Error::NoSpace)) || !self.streams.has_lost_since(before) {
                 return done;
             }
             self.settle_lost();

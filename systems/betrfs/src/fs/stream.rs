@@ -387,6 +387,12 @@ impl Streams {
         !self.shared.state().lost.is_empty()
     }
 
+    /// Whether something was lost since there were `before` [losses](Streams::losses), or is not settled yet: then a want of space may
+    /// be no more than that.
+    pub fn has_lost_since(&self, before: u64) -> bool {
+        self.has_lost() || self.losses() != before
+    }
+
     /// The files of which something was lost, until [`Streams::forget_lost`].
     pub fn lost(&self) -> Vec<u64> {
         self.shared.state().lost.keys().copied().collect()

@@ -626,3 +626,57 @@ fn a_file_without_a_name_that_loses_what_was_written_over_it_keeps_its_size() {
     let found = fs.read(log, 0, 2 << 20).expect("read");
     assert!(found[..BEGIN] == [8; BEGIN] && found[BEGIN..].iter().all(|byte| *byte == 7));
 }
+
+/// Does `change`, which takes the state of `watched`, and has what was collected of `log` lost meanwhile.
+fn while_lost<T: Send>(fs: &Fs, log: u64, watched: u64, change: impl FnOnce() -> T + Send) -> T {
+    let watched = fs.node(watched).expect("the inode");
+    fs.streams.hold(true);
+    fs.streams.take_without_space();
+    fs.streams.plant(Planted::BadSector);
+    fs.append(log, &[8; LOST]).expect("taken");
+    std::thread::scope(|scope| {
+        let done = scope.spawn(change);
+        while watched.try_write().is_some() && !done.is_finished() {
+            std::thread::yield_now();
+        }
+        fs.streams.hold(false);
+        done.join().expect("no panic")
+    })
+}
+
+/// Two files with a piece each.
+fn two_files() -> (SimStorage, Fs, [u64; 2]) {
+    let (storage, fs) = new(64 * MIB);
+    let files = [file(&fs, b"log"), file(&fs, b"other")];
+    files.iter().for_each(|&ino| _ = fs.append(ino, &[7; LOST]).expect("append"));
+    fs.sync().expect("sync");
+    (storage, fs, files)
+}
+
+#[test]
+fn a_long_write_is_not_cut_short_because_another_file_has_lost_something() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let (_storage, fs, [log, other]) = two_files();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Somebody who settles the loss at once, between two attempts of the writer.
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                if fs.streams.is_in_doubt() {
+                    fs.settle_lost();
+                }
+                std::hint::spin_loop();
+            }
+        });
+        let written: Vec<_> = (0..8)
+            .map(|_| {
+                let written = while_lost(&fs, log, other, || fs.write(other, 0, &[9; MIB as usize], false));
+                let _ = fs.sync_of(log);
+                written
+            })
+            .collect();
+        done.store(true, Ordering::Release);
+        assert!(written.iter().all(|n| matches!(n, Ok(n) if *n == MIB as usize)), "{written:?}");
+    });
+}
