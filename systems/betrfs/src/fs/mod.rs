@@ -527,7 +527,7 @@ impl Fs {
         }
     }
 
-    /// Takes the nodes that nobody holds out of memory.
+    /// Takes the nodes that nobody holds out of memory, but for those of which it knows what the store does not.
     fn evict(&self) {
         let _tree = self.alone();
         if self.nodes.idle.load(Ordering::Relaxed) <= self.idle_nodes_max {
@@ -543,7 +543,8 @@ impl Fs {
         let mut left = self.nodes.all();
         while let Some(node) = left.pop() {
             let state = node.read();
-            if node.refs.load(Ordering::Acquire) != 0 || state.dead || state.unsaved {
+            let kept = state.dead || state.unsaved || state.loss.is_some();
+            if kept || node.refs.load(Ordering::Acquire) != 0 {
                 continue;
             }
             // A directory comes again when its last child goes.

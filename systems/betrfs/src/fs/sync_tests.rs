@@ -680,3 +680,14 @@ fn a_long_write_is_not_cut_short_because_another_file_has_lost_something() {
         assert!(written.iter().all(|n| matches!(n, Ok(n) if *n == MIB as usize)), "{written:?}");
     });
 }
+
+#[test]
+fn what_a_file_has_lost_is_said_also_after_nobody_held_it() {
+    let (_storage, mut fs, [log, _]) = lossy(None);
+    fs.idle_nodes_max = 0;
+    assert_eq!(fs.attr(log).expect("its size").size, LOST as u64);
+    fs.forget(log, 1);
+    let log = fs.lookup(1, b"log").expect("the file").ino;
+    assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "taken, and not written");
+    fs.sync_of(log).expect("it was said");
+}
