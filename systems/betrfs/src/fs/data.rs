@@ -86,12 +86,14 @@ impl Fs {
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::Invalid`], the store's.
     pub fn read(&self, ino: u64, off: u64, len: usize) -> Result<Vec<u8>> {
-        let node = self.node(ino)?;
-        let state = node.read();
-        regular(&state.inode)?;
-        let mut out = vec![0; left(&state.inode, off, len)];
-        self.read_state(&node, &state, off, &mut out)?;
-        Ok(out)
+        self.despite_losses(|| {
+            let node = self.node(ino)?;
+            let state = node.read();
+            regular(&state.inode)?;
+            let mut out = vec![0; left(&state.inode, off, len)];
+            self.read_state(&node, &state, off, &mut out)?;
+            Ok(out)
+        })
     }
 
     /// Reads into `out` from `off` on; returns how many bytes, which are fewer only at the end of the file.
@@ -99,7 +101,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::read`].
     pub fn read_into(&self, ino: u64, off: u64, out: &mut [u8]) -> Result<usize> {
-        self.read_open(&self.node(ino)?, off, out)
+        self.despite_losses(|| self.read_open(&self.node(ino)?, off, out))
     }
 
     /// Reads for the kernel.
@@ -107,7 +109,7 @@ impl Fs {
         let node = self.node(ino)?;
         // Before the lock: whoever writes after this read knows of it.
         from.note(&node);
-        self.read_open(&node, off, out)
+        self.despite_losses(|| self.read_open(&node, off, out))
     }
 
     fn read_open(&self, node: &Arc<Node>, off: u64, out: &mut [u8]) -> Result<usize> {

@@ -358,7 +358,7 @@ impl Fs {
 
     /// Does `change`, and again as often as it was refused for want of space while collected data of some file were lost: nothing is
     /// written until that file is again as the store has it, and its loss is no reason to refuse others. The caller holds no lock.
-    fn despite_losses<T>(&self, change: impl Fn() -> Result<T>) -> Result<T> {
+    fn despite_losses<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let before = self.streams.losses();
             let done = change();

@@ -691,3 +691,19 @@ fn what_a_file_has_lost_is_said_also_after_nobody_held_it() {
     assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "taken, and not written");
     fs.sync_of(log).expect("it was said");
 }
+
+/// Whoever reads finds what there is.
+#[test]
+fn a_read_that_meets_a_loss_of_its_file_is_not_refused() {
+    let (_storage, fs, [log, _]) = two_files();
+    fs.write(log, MIB, &[7; LOST], false).expect("write");
+    let end = MIB + LOST as u64;
+    let read = while_lost(&fs, log, log, || fs.read(log, MIB, 2 * LOST));
+    assert!(read.expect("read") == [7; LOST]);
+    let _ = fs.sync_of(log);
+    fs.write(log, end - 4096, &[7; 4096], false).expect("write");
+    let hole = while_lost(&fs, log, log, || fs.seek(log, MIB, super::Whence::Hole));
+    assert_eq!(hole.expect("seek"), end);
+    let synced = fs.sync_of(log);
+    assert!(matches!(synced, Err(Error::DataLost(_))), "{synced:?}");
+}
