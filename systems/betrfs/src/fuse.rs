@@ -326,7 +326,7 @@ impl Server {
         let written = match written {
             Ok(written) => written,
             Err(e) => {
-                if matches!(e, Error::NoSpace) && collected {
+                if collected && e.errno() == libc::ENOSPC {
                     self.note_dropped(ino);
                 }
                 return reply.error(e.errno());

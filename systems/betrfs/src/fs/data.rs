@@ -163,7 +163,8 @@ impl Fs {
     /// written: fewer if there was no space for the rest.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`], the store's.
+    /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`]; [`Error::LostForSpace`] or
+    /// [`Error::DataLost`] of what was taken before; the store's.
     pub fn write(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
         self.despite_losses(|| self.write_once(ino, off, data, kill_priv))
     }

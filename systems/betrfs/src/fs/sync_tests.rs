@@ -315,7 +315,7 @@ fn nothing_is_written_behind_what_a_file_has_lost_before_a_sync_has_said_so() {
     let (end, behind) = (LOST as u64, 2 * LOST as u64);
     for turn in 0..3 {
         let written = fs.write(log, behind, &[9; LOST], false);
-        assert!(matches!(written, Err(Error::NoSpace)), "{turn}: {written:?}");
+        assert!(matches!(written, Err(Error::LostForSpace)), "{turn}: {written:?}");
         fs.write(other, behind, &[9; LOST], false).expect("another file is not concerned");
         fs.sync_of(other).expect("nor is its sync");
     }
@@ -323,7 +323,7 @@ fn nothing_is_written_behind_what_a_file_has_lost_before_a_sync_has_said_so() {
     // Where the data end it goes on, and from there as far as anybody likes.
     fs.write(log, end - 5, &[9; 10], false).expect("no hole");
     fs.write(log, end + 5, &[9; 10], false).expect("no hole");
-    assert!(matches!(fs.write(log, behind, &[9; 10], false), Err(Error::NoSpace)));
+    assert!(matches!(fs.write(log, behind, &[9; 10], false), Err(Error::LostForSpace)));
     assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "taken, and not written");
     fs.sync_of(log).expect("it was said");
     fs.write(log, behind, &[9; 10], false).expect("who made the hole knows of it");
@@ -336,7 +336,7 @@ fn nothing_is_written_behind_what_a_file_has_lost_before_a_sync_has_said_so() {
 #[test]
 fn who_appends_to_a_file_that_lost_data_hears_of_it_once() {
     let (_storage, fs, [log, _]) = lossy(None);
-    assert!(matches!(fs.append(log, b"line"), Err(Error::NoSpace)), "the first one hears");
+    assert!(matches!(fs.append(log, b"line"), Err(Error::LostForSpace)), "the first one hears");
     fs.append(log, b"line").expect("it was said");
     fs.append(log, b"line").expect("it was said");
     assert_eq!(fs.attr(log).expect("its size").size, LOST as u64 + 8);
@@ -350,7 +350,8 @@ fn a_file_that_lost_data_is_written_anew_when_it_is_cut_off() {
     let (_storage, fs, [log, _]) = lossy(None);
     let cut = |size| fs.set_attr(log, &SetAttr { size: Some(size), ..SetAttr::default() }).expect("truncate");
     cut(2 * LOST as u64);
-    assert!(matches!(fs.write(log, 2 * LOST as u64, b"x", false), Err(Error::NoSpace)), "zeros before it");
+    let written = fs.write(log, 2 * LOST as u64, b"x", false);
+    assert!(matches!(written, Err(Error::LostForSpace)), "zeros before it: {written:?}");
     cut(0);
     fs.write(log, 5 * LOST as u64, b"x", false).expect("write");
     assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "a sync says so all the same");
@@ -706,4 +707,29 @@ fn a_read_that_meets_a_loss_of_its_file_is_not_refused() {
     assert_eq!(hole.expect("seek"), end);
     let synced = fs.sync_of(log);
     assert!(matches!(synced, Err(Error::DataLost(_))), "{synced:?}");
+}
+
+/// Another one is no reason to try again, which would go well.
+#[test]
+fn a_write_hears_of_a_loss_also_while_another_file_loses_something() {
+    let (_storage, fs, [log, other]) = lossy(None);
+    assert_eq!(fs.attr(log).expect("its size").size, LOST as u64);
+    fs.streams.hold(true);
+    fs.streams.take_without_space();
+    fs.streams.plant(Planted::BadSector);
+    fs.append(other, &[8; LOST]).expect("taken");
+    let node = fs.node(log).expect("the file");
+    std::thread::scope(|scope| {
+        let held = node.write();
+        let written = scope.spawn(|| fs.write(log, LOST as u64, b"x", false));
+        // The write is under way.
+        while fs.tree.try_write().is_ok() {
+            std::thread::yield_now();
+        }
+        fs.streams.hold(false);
+        assert!(fs.streams.flush().is_err(), "it is lost");
+        drop(held);
+        let written = written.join().expect("no panic");
+        assert_eq!(written.map_err(|e| e.errno()), Err(libc::ENOSPC));
+    });
 }
