@@ -473,10 +473,12 @@ impl Fs {
     /// Tries again to write records for which there was no space; true if some are still in memory alone. One at a time: whoever
     /// comes second must not believe that there is nothing to save while the first is at it.
     fn save_unsaved(&self) -> bool {
-        if self.unsaved.load(Ordering::Acquire) {
-            // Else what one file has lost would keep all others from being saved. A failure of the store shows below.
-            let _ = self.write_collected();
-        }
+        // Else what one file has lost would keep all others from being saved. A failure of the store shows in what follows.
+        let save = || if self.save_unsaved_once() { Err(Error::NoSpace) } else { Ok(()) };
+        self.despite_losses(save).is_err()
+    }
+
+    fn save_unsaved_once(&self) -> bool {
         let _saving = self.saving.lock().unwrap_or_else(|e| e.into_inner());
         if !self.unsaved.swap(false, Ordering::AcqRel) {
             return false;

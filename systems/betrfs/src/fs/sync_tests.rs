@@ -733,3 +733,28 @@ fn a_write_hears_of_a_loss_also_while_another_file_loses_something() {
         assert_eq!(written.map_err(|e| e.errno()), Err(libc::ENOSPC));
     });
 }
+
+/// What another file loses meanwhile is no reason that an inode is not saved.
+#[test]
+fn an_inode_is_saved_whatever_others_lose_meanwhile() {
+    use std::sync::atomic::Ordering;
+
+    let (storage, fs, [log, _]) = two_files();
+    let cut = unsaved_file(&fs, b"cut");
+    let node = fs.node(cut).expect("the file");
+    std::thread::scope(|scope| {
+        // The sync looks at the inode and cannot take it.
+        let held = node.read();
+        let synced = scope.spawn(|| fs.sync_of(cut));
+        while fs.unsaved.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        fs.streams.take_without_space();
+        fs.streams.plant(Planted::BadSector);
+        fs.append(log, &[8; LOST]).expect("taken");
+        assert!(fs.streams.flush().is_err(), "it is lost");
+        drop(held);
+        synced.join().expect("no panic").expect("there is space");
+    });
+    assert_eq!(size_in(storage.power_cut(5), b"cut"), 5000);
+}
