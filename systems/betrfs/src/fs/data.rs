@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use betree::WriteBatch;
+use betree::{KeyRange, WriteBatch};
 
 use super::remove::delete_blocks;
 use super::stream::{Piece, put_blocks};
@@ -446,6 +446,10 @@ impl Fs {
             self.take_back(more);
             return Err(e);
         }
+        if !hole.data.is_empty() {
+            let home = node.home(&state)?;
+            self.removed(hole.data.end - hole.data.start, || hole.keys(&home));
+        }
         if let Some(reserved) = reserved {
             self.set_reserved(&mut state, reserved);
         }
@@ -479,11 +483,8 @@ impl Fs {
             }
         }
         if !hole.data.is_empty() {
-            let (blocks, keys) = (hole.data.end - hole.data.start, hole.data.clone());
-            let keys = key::blocks(&home, keys.start, Some(keys.end));
-            batch.delete_range(&keys);
-            inode.blocks = inode.blocks.saturating_sub(blocks);
-            self.removed(blocks, || keys);
+            batch.delete_range(&hole.keys(&home));
+            inode.blocks = inode.blocks.saturating_sub(hole.data.end - hole.data.start);
         }
         Ok(())
     }
@@ -509,6 +510,11 @@ struct HolePunch {
 }
 
 impl HolePunch {
+    /// Of the file's data in it.
+    fn keys(&self, home: &[u8]) -> KeyRange {
+        key::blocks(home, self.data.start, Some(self.data.end))
+    }
+
     /// `[off, end)` of a file of `size` bytes. Its last block goes whole if nothing of the file lies behind.
     fn new(off: u64, end: u64, size: u64) -> HolePunch {
         let first = off.div_ceil(SIZE);

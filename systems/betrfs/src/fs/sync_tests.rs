@@ -758,3 +758,15 @@ fn an_inode_is_saved_whatever_others_lose_meanwhile() {
     });
     assert_eq!(size_in(storage.power_cut(5), b"cut"), 5000);
 }
+
+#[test]
+fn what_is_removed_at_the_second_attempt_counts_once() {
+    use std::sync::atomic::Ordering;
+
+    let (_storage, fs, [log, other]) = two_files();
+    fs.forget(other, 1);
+    let before = fs.removed_blocks.load(Ordering::Relaxed);
+    while_lost(&fs, log, 1, || fs.unlink(1, b"other")).expect("unlink");
+    let removed = fs.removed_blocks.load(Ordering::Relaxed) - before;
+    assert_eq!(removed, LOST as u64 / 4096);
+}
