@@ -154,6 +154,8 @@ pub(super) enum Planted {
     Panic,
     /// A read that it needs fails, as that of a bad sector; the store goes on.
     BadSector,
+    /// Whoever waits for it hears of a loss that somebody else has settled when he looks.
+    Settled,
 }
 
 /// A piece of a stream.
@@ -193,7 +195,7 @@ impl Shared {
                         let source = std::io::Error::from_raw_os_error(libc::EIO);
                         return Err(betree::Error::Io { doing: "reading a node", source });
                     }
-                    None => {}
+                    Some(Planted::Settled) | None => {}
                 }
                 self.db.write(stream.batch())
             })
@@ -354,6 +356,11 @@ impl Streams {
     /// Returns when everything collected so far is in the store. Whoever asks may write something himself, so the
     /// free space is looked at again before more is taken.
     pub fn flush(&self) -> Result<()> {
+        #[cfg(test)]
+        if self.shared.planted.lock().expect("planted").take_if(|it| *it == Planted::Settled).is_some() {
+            self.shared.losses.fetch_add(1, Ordering::AcqRel);
+            return Err(Error::NoSpace);
+        }
         self.shared.credit.store(0, Ordering::Relaxed);
         if self.shared.run.load(Ordering::Relaxed) != 0 {
             self.shared.run.store(0, Ordering::Relaxed);
