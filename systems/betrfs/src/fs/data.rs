@@ -27,6 +27,8 @@ const CAPABILITIES: &[u8] = b"security.capability";
 pub(crate) enum IoPath {
     /// Its page cache, which holds these data now.
     Cache,
+    /// That, which has collected them: the program is not waiting, and the kernel tells it of an error at its next sync.
+    Collected,
     /// Past that.
     Direct,
 }
@@ -34,7 +36,7 @@ pub(crate) enum IoPath {
 impl IoPath {
     fn note(self, node: &Node) {
         // Looked at first: many threads may read one file.
-        if self == IoPath::Cache && !node.cached.load(Ordering::Relaxed) {
+        if self != IoPath::Direct && !node.cached.load(Ordering::Relaxed) {
             node.cached.store(true, Ordering::SeqCst);
         }
     }
@@ -173,7 +175,7 @@ impl Fs {
         let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
-        self.write_to(&node, &mut state, off, data, kill_priv)
+        self.write_to(&node, &mut state, off, data, kill_priv, IoPath::Direct)
     }
 
     /// Writes for the kernel.
@@ -201,7 +203,7 @@ impl Fs {
         from.note(&node);
         let mut state = node.write();
         let mode = state.inode.mode;
-        let bytes = self.write_to(&node, &mut state, off, data, kill_priv)?;
+        let bytes = self.write_to(&node, &mut state, off, data, kill_priv, from)?;
         let stripped = state.inode.mode != mode;
         drop(state);
         let stale = from == IoPath::Direct && node.cached.load(Ordering::SeqCst);
@@ -221,7 +223,7 @@ impl Fs {
         let node = self.node(ino)?;
         let mut state = node.write();
         let end = state.inode.size;
-        self.write_to(&node, &mut state, end, data, false)
+        self.write_to(&node, &mut state, end, data, false, IoPath::Direct)
     }
 
     fn write_to(
@@ -231,10 +233,17 @@ impl Fs {
         off: u64,
         data: &[u8],
         kill: bool,
+        from: IoPath,
     ) -> Result<usize> {
         regular(&state.inode)?;
         end_of(off, data.len() as u64)?;
-        state.loss.as_mut().map_or(Ok(()), |loss| loss.check_write(off))?;
+        if let Some(Err(e)) = state.loss.as_mut().map(|loss| loss.check_write(off)) {
+            // This is the report, as no sync comes here after it: it would be refused for ever.
+            if from == IoPath::Collected {
+                state.loss = None;
+            }
+            return Err(e);
+        }
         let home = node.home(state)?;
         let before = state.inode.size;
         let (mut done, mut most) = (0, WRITE_MAX);

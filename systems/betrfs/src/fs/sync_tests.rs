@@ -3,7 +3,7 @@
 use betree::SimStorage;
 
 use super::stream::Planted;
-use super::{Fs, NewFile, Options, RenameMode, SetAttr};
+use super::{Fs, IoPath, NewFile, Options, RenameMode, SetAttr};
 use crate::error::Error;
 
 const MIB: u64 = 1 << 20;
@@ -749,4 +749,15 @@ fn what_is_removed_at_the_second_attempt_counts_once() {
     while_lost(&fs, log, 1, || fs.unlink(1, b"other")).expect("unlink");
     let removed = fs.removed_blocks.load(Ordering::Relaxed) - before;
     assert_eq!(removed, LOST as u64 / 4096);
+}
+
+/// The kernel says so itself, and asks for no sync then.
+#[test]
+fn a_refused_write_of_what_the_kernel_has_collected_is_the_report_of_a_loss() {
+    let (_storage, fs, [log, _]) = lossy(None);
+    let write = || fs.serve_write(log, 2 * LOST as u64, b"x", false, IoPath::Collected);
+    let written = write();
+    assert!(matches!(written, Err(Error::LostForSpace)), "{written:?}");
+    assert_eq!(write().expect("it was said").bytes, 1);
+    fs.sync_of(log).expect("it was said");
 }
