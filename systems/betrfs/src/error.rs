@@ -33,6 +33,9 @@ pub enum Error {
     /// `ENOSPC`: what is left is reserved for deletes and checkpoints.
     #[error("no space left")]
     NoSpace,
+    /// `ENOSPC`: a file is not written, as data of it that were taken found no space, and no sync has said so.
+    #[error("data that were taken found no space")]
+    LostForSpace,
     /// `EIO`: data that were taken could not be written. Other files are not concerned.
     #[error("data that were taken are lost: {0}")]
     DataLost(String),
@@ -80,7 +83,7 @@ impl Error {
             Error::Invalid(_) => libc::EINVAL,
             Error::NameTooLong => libc::ENAMETOOLONG,
             Error::TooLarge => libc::EFBIG,
-            Error::NoSpace => libc::ENOSPC,
+            Error::NoSpace | Error::LostForSpace => libc::ENOSPC,
             Error::NoAttribute => libc::ENODATA,
             Error::AttributeTooLarge => libc::E2BIG,
             Error::TooManyLinks => libc::EMLINK,

@@ -318,6 +318,7 @@ impl Server {
     ) -> Answered {
         let (ino, user) = (request.header.node, request.header.uid);
         let collected = self.settings.writeback && from == IoPath::Cache;
+        let from = if collected { IoPath::Collected } else { from };
         let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
             // Of what the kernel has collected it drops the rest and says nothing, unless all of it has failed.
             Ok(written) if collected && written.bytes < data.len() => Err(Error::NoSpace),
@@ -326,7 +327,7 @@ impl Server {
         let written = match written {
             Ok(written) => written,
             Err(e) => {
-                if matches!(e, Error::NoSpace) && collected {
+                if collected && e.errno() == libc::ENOSPC {
                     self.note_dropped(ino);
                 }
                 return reply.error(e.errno());

@@ -228,7 +228,15 @@ impl Loss {
     /// does, it would leave a hole in the middle, and programs that never sync (`cp`, `tar`) would not hear of it: the kernel asks
     /// nothing here when they close. A log goes on after one error, as it is appended to where its data end.
     pub fn check_write(&mut self, off: u64) -> Result<()> {
-        if std::mem::replace(&mut self.heard, true) && off <= self.from { Ok(()) } else { Err(self.error()) }
+        if std::mem::replace(&mut self.heard, true) && off <= self.from {
+            return Ok(());
+        }
+        // An error of its own: for want of space alone it would be tried again when another file has lost something, and then go
+        // well, unheard.
+        Err(match self.error() {
+            Error::NoSpace => Error::LostForSpace,
+            other => other,
+        })
     }
 
     /// All before `end` was written from `off` on.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use betree::WriteBatch;
+use betree::{KeyRange, WriteBatch};
 
 use super::remove::delete_blocks;
 use super::stream::{Piece, put_blocks};
@@ -27,6 +27,8 @@ const CAPABILITIES: &[u8] = b"security.capability";
 pub(crate) enum IoPath {
     /// Its page cache, which holds these data now.
     Cache,
+    /// That, which has collected them: the program is not waiting, and the kernel tells it of an error at its next sync.
+    Collected,
     /// Past that.
     Direct,
 }
@@ -34,7 +36,7 @@ pub(crate) enum IoPath {
 impl IoPath {
     fn note(self, node: &Node) {
         // Looked at first: many threads may read one file.
-        if self == IoPath::Cache && !node.cached.load(Ordering::Relaxed) {
+        if self != IoPath::Direct && !node.cached.load(Ordering::Relaxed) {
             node.cached.store(true, Ordering::SeqCst);
         }
     }
@@ -86,12 +88,14 @@ impl Fs {
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::Invalid`], the store's.
     pub fn read(&self, ino: u64, off: u64, len: usize) -> Result<Vec<u8>> {
-        let node = self.node(ino)?;
-        let state = node.read();
-        regular(&state.inode)?;
-        let mut out = vec![0; left(&state.inode, off, len)];
-        self.read_state(&node, &state, off, &mut out)?;
-        Ok(out)
+        self.despite_losses(|| {
+            let node = self.node(ino)?;
+            let state = node.read();
+            regular(&state.inode)?;
+            let mut out = vec![0; left(&state.inode, off, len)];
+            self.read_state(&node, &state, off, &mut out)?;
+            Ok(out)
+        })
     }
 
     /// Reads into `out` from `off` on; returns how many bytes, which are fewer only at the end of the file.
@@ -99,7 +103,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::read`].
     pub fn read_into(&self, ino: u64, off: u64, out: &mut [u8]) -> Result<usize> {
-        self.read_open(&self.node(ino)?, off, out)
+        self.despite_losses(|| self.read_open(&self.node(ino)?, off, out))
     }
 
     /// Reads for the kernel.
@@ -107,7 +111,7 @@ impl Fs {
         let node = self.node(ino)?;
         // Before the lock: whoever writes after this read knows of it.
         from.note(&node);
-        self.read_open(&node, off, out)
+        self.despite_losses(|| self.read_open(&node, off, out))
     }
 
     fn read_open(&self, node: &Arc<Node>, off: u64, out: &mut [u8]) -> Result<usize> {
@@ -161,7 +165,8 @@ impl Fs {
     /// written: fewer if there was no space for the rest.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`], the store's.
+    /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`]; [`Error::LostForSpace`] or
+    /// [`Error::DataLost`] of what was taken before; the store's.
     pub fn write(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
         self.despite_losses(|| self.write_once(ino, off, data, kill_priv))
     }
@@ -170,7 +175,7 @@ impl Fs {
         let _tree = self.shared();
         let node = self.node(ino)?;
         let mut state = node.write();
-        self.write_to(&node, &mut state, off, data, kill_priv)
+        self.write_to(&node, &mut state, off, data, kill_priv, IoPath::Direct)
     }
 
     /// Writes for the kernel.
@@ -198,7 +203,7 @@ impl Fs {
         from.note(&node);
         let mut state = node.write();
         let mode = state.inode.mode;
-        let bytes = self.write_to(&node, &mut state, off, data, kill_priv)?;
+        let bytes = self.write_to(&node, &mut state, off, data, kill_priv, from)?;
         let stripped = state.inode.mode != mode;
         drop(state);
         let stale = from == IoPath::Direct && node.cached.load(Ordering::SeqCst);
@@ -218,7 +223,7 @@ impl Fs {
         let node = self.node(ino)?;
         let mut state = node.write();
         let end = state.inode.size;
-        self.write_to(&node, &mut state, end, data, false)
+        self.write_to(&node, &mut state, end, data, false, IoPath::Direct)
     }
 
     fn write_to(
@@ -228,10 +233,17 @@ impl Fs {
         off: u64,
         data: &[u8],
         kill: bool,
+        from: IoPath,
     ) -> Result<usize> {
         regular(&state.inode)?;
         end_of(off, data.len() as u64)?;
-        state.loss.as_mut().map_or(Ok(()), |loss| loss.check_write(off))?;
+        if let Some(Err(e)) = state.loss.as_mut().map(|loss| loss.check_write(off)) {
+            // This is the report, as no sync comes here after it: it would be refused for ever.
+            if from == IoPath::Collected {
+                state.loss = None;
+            }
+            return Err(e);
+        }
         let home = node.home(state)?;
         let before = state.inode.size;
         let (mut done, mut most) = (0, WRITE_MAX);
@@ -239,6 +251,7 @@ impl Fs {
         while done < data.len() {
             let at = off + done as u64;
             let len = (most - (at % SIZE) as usize).min(data.len() - done);
+            let losses = self.streams.losses();
             match self.write_piece(node, state, &home, at, &data[done..done + len], kill) {
                 Ok(()) if most == WRITE_MAX => done += len,
                 // The rest is another operation: after a crash no write of 1 MiB is there in part.
@@ -246,8 +259,9 @@ impl Fs {
                     done += len;
                     break;
                 }
-                // What fits is written, as by ext4: programs count on a short write before the error.
-                Err(Error::NoSpace) if len > BLOCK => {
+                // What fits is written, as by ext4: programs count on a short write before the error. What another file has lost
+                // says nothing of the space: the caller settles that and comes again with all.
+                Err(Error::NoSpace) if len > BLOCK && !self.streams.has_lost_since(losses) => {
                     // Each attempt in vain may cost a checkpoint.
                     let fits = self.space().available.min(len as u64 / 2) as usize;
                     most = fits.next_multiple_of(BLOCK).max(BLOCK);
@@ -311,7 +325,16 @@ impl Fs {
             let concat = |key: &[&[u8]], value: &[&[u8]]| (key.concat(), value.concat());
             let record = recorded.then(|| node.with_record(state, &inode, concat)).transpose()?;
             let reserved = claim.pair.clone();
-            self.streams.push(Piece { ino: node.ino, home, off, data, record, reserved, append })?;
+            self.streams.push(Piece {
+                ino: node.ino,
+                home,
+                off,
+                old_size,
+                data,
+                record,
+                reserved,
+                append,
+            })?;
         } else {
             let mut batch = WriteBatch::with_capacity(data.len() + data.len() / 32 + ROOM);
             put_blocks(&mut batch, home, off, data, old_size);
@@ -432,6 +455,10 @@ impl Fs {
             self.take_back(more);
             return Err(e);
         }
+        if !hole.data.is_empty() {
+            let home = node.home(&state)?;
+            self.removed(hole.data.end - hole.data.start, || hole.keys(&home));
+        }
         if let Some(reserved) = reserved {
             self.set_reserved(&mut state, reserved);
         }
@@ -465,11 +492,8 @@ impl Fs {
             }
         }
         if !hole.data.is_empty() {
-            let (blocks, keys) = (hole.data.end - hole.data.start, hole.data.clone());
-            let keys = key::blocks(&home, keys.start, Some(keys.end));
-            batch.delete_range(&keys);
-            inode.blocks = inode.blocks.saturating_sub(blocks);
-            self.removed(blocks, || keys);
+            batch.delete_range(&hole.keys(&home));
+            inode.blocks = inode.blocks.saturating_sub(hole.data.end - hole.data.start);
         }
         Ok(())
     }
@@ -495,6 +519,11 @@ struct HolePunch {
 }
 
 impl HolePunch {
+    /// Of the file's data in it.
+    fn keys(&self, home: &[u8]) -> KeyRange {
+        key::blocks(home, self.data.start, Some(self.data.end))
+    }
+
     /// `[off, end)` of a file of `size` bytes. Its last block goes whole if nothing of the file lies behind.
     fn new(off: u64, end: u64, size: u64) -> HolePunch {
         let first = off.div_ceil(SIZE);

@@ -38,6 +38,10 @@ impl Fs {
 
     /// As [`Fs::seek`], with the hole that the answer relies on. Reads no data.
     pub(crate) fn sought(&self, ino: u64, off: u64, whence: Whence) -> Result<SeekResult> {
+        self.despite_losses(|| self.sought_once(ino, off, whence))
+    }
+
+    fn sought_once(&self, ino: u64, off: u64, whence: Whence) -> Result<SeekResult> {
         let node = self.node(ino)?;
         let state = node.read();
         regular(&state.inode)?;

@@ -53,7 +53,7 @@ use std::time::Instant;
 use betree::{Db, Features, KeyRange, StopReason, Storage, WriteBatch};
 use listings::Listings;
 use positions::DirectoryPositions;
-use stream::Streams;
+use stream::{LostData, Streams};
 
 use crate::contents::Contents;
 use crate::error::{Error, Result};
@@ -333,9 +333,11 @@ impl Fs {
             if let Some(node) = self.nodes.get(ino) {
                 let mut state = node.write();
                 // While it is among them nothing more of it is collected.
-                let Some((cause, start)) = self.streams.loss_of(ino) else { continue };
+                let Some(lost) = self.streams.loss_of(ino) else { continue };
+                let LostData { cause, start, old_size } = lost;
                 state.inode = self.stored_inode(&node, &state).unwrap_or_else(|| {
-                    let size = state.inode.size.min(start);
+                    // What was lost may have lain over older data, which are all there.
+                    let size = state.inode.size.min(start.max(old_size));
                     Inode { size, ..state.inode.clone() }
                 });
                 self.reread_reserved(&node, &mut state);
@@ -356,12 +358,11 @@ impl Fs {
 
     /// Does `change`, and again as often as it was refused for want of space while collected data of some file were lost: nothing is
     /// written until that file is again as the store has it, and its loss is no reason to refuse others. The caller holds no lock.
-    fn despite_losses<T>(&self, change: impl Fn() -> Result<T>) -> Result<T> {
+    fn despite_losses<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let before = self.streams.losses();
             let done = change();
-            let lost = || self.streams.has_lost() || self.streams.losses() != before;
-            if !matches!(done, Err(Error::NoSpace)) || !lost() {
+            if !matches!(done, Err(Error::NoSpace)) || !self.streams.has_lost_since(before) {
                 return done;
             }
             self.settle_lost();
@@ -472,10 +473,12 @@ impl Fs {
     /// Tries again to write records for which there was no space; true if some are still in memory alone. One at a time: whoever
     /// comes second must not believe that there is nothing to save while the first is at it.
     fn save_unsaved(&self) -> bool {
-        if self.unsaved.load(Ordering::Acquire) {
-            // Else what one file has lost would keep all others from being saved. A failure of the store shows below.
-            let _ = self.write_collected();
-        }
+        // Else what one file has lost would keep all others from being saved. A failure of the store shows in what follows.
+        let save = || if self.save_unsaved_once() { Err(Error::NoSpace) } else { Ok(()) };
+        self.despite_losses(save).is_err()
+    }
+
+    fn save_unsaved_once(&self) -> bool {
         let _saving = self.saving.lock().unwrap_or_else(|e| e.into_inner());
         if !self.unsaved.swap(false, Ordering::AcqRel) {
             return false;
@@ -526,7 +529,7 @@ impl Fs {
         }
     }
 
-    /// Takes the nodes that nobody holds out of memory.
+    /// Takes the nodes that nobody holds out of memory, but for those of which it knows what the store does not.
     fn evict(&self) {
         let _tree = self.alone();
         if self.nodes.idle.load(Ordering::Relaxed) <= self.idle_nodes_max {
@@ -542,7 +545,8 @@ impl Fs {
         let mut left = self.nodes.all();
         while let Some(node) = left.pop() {
             let state = node.read();
-            if node.refs.load(Ordering::Acquire) != 0 || state.dead || state.unsaved {
+            let kept = state.dead || state.unsaved || state.loss.is_some();
+            if kept || node.refs.load(Ordering::Acquire) != 0 {
                 continue;
             }
             // A directory comes again when its last child goes.

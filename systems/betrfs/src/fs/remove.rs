@@ -92,7 +92,6 @@ impl Fs {
         batch.delete(&of_its_own);
         if node.refs.load(Ordering::Acquire) == 0 {
             delete_data(batch, &home, node.ino, &state.inode);
-            self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
         } else {
             batch.put(&key::orphan(node.ino), &home);
         }
@@ -117,6 +116,7 @@ impl Fs {
         state.dead = true;
         state.names.clear();
         if node.refs.load(Ordering::Acquire) == 0 {
+            self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
             self.nodes.remove(node.ino);
             return Ok(());
         }

@@ -44,6 +44,8 @@ struct Stream {
     ino: u64,
     home: Vec<u8>,
     start: u64,
+    /// Bytes of the file before them.
+    old_size: u64,
     data: Vec<u8>,
     /// Key and value of the file's record after them, and of what is reserved for it.
     record: Option<(Vec<u8>, Vec<u8>)>,
@@ -59,6 +61,16 @@ impl Stream {
         }
         batch
     }
+}
+
+/// What was collected of a file and could not be written.
+#[derive(Clone)]
+pub(super) struct LostData {
+    pub cause: LossCause,
+    /// Where it begins: nothing of the file behind it was written.
+    pub start: u64,
+    /// Bytes of the file before it.
+    pub old_size: u64,
 }
 
 /// Adds a write to a file of `size` bytes, block by block. What replaces all there is of one needs nothing below it.
@@ -85,8 +97,8 @@ struct State {
     writing: bool,
     /// Something was collected that could not be written, as the store has failed.
     failed: Option<String>,
-    /// Files of which something that was collected could not be written, and why and from where on: nothing behind it was.
-    lost: BTreeMap<u64, (LossCause, u64)>,
+    /// Of each file what could not be written.
+    lost: BTreeMap<u64, LostData>,
     stop: bool,
 }
 
@@ -95,12 +107,12 @@ impl State {
         self.queue.extend(self.filling.take().map(Arc::new));
     }
 
-    /// Drops what was collected of a file, which is lost from `start` on; how many streams.
-    fn lose(&mut self, ino: u64, cause: LossCause, start: u64) -> usize {
+    /// Drops what was collected of a file of which `data` are lost; how many streams.
+    fn lose(&mut self, ino: u64, data: LostData) -> usize {
         let before = self.queue.len() + usize::from(self.filling.is_some());
         self.filling.take_if(|stream| stream.ino == ino);
         self.queue.retain(|stream| stream.ino != ino);
-        self.lost.insert(ino, (cause, start));
+        self.lost.insert(ino, data);
         before - self.queue.len() - usize::from(self.filling.is_some())
     }
 
@@ -142,6 +154,8 @@ pub(super) enum Planted {
     Panic,
     /// A read that it needs fails, as that of a bad sector; the store goes on.
     BadSector,
+    /// Whoever waits for it hears of a loss that somebody else has settled when he looks.
+    Settled,
 }
 
 /// A piece of a stream.
@@ -149,6 +163,8 @@ pub(super) struct Piece<'a> {
     pub ino: u64,
     pub home: &'a [u8],
     pub off: u64,
+    /// Bytes of the file before it.
+    pub old_size: u64,
     pub data: &'a [u8],
     pub record: Option<(Vec<u8>, Vec<u8>)>,
     pub reserved: Option<(Vec<u8>, Vec<u8>)>,
@@ -179,7 +195,7 @@ impl Shared {
                         let source = std::io::Error::from_raw_os_error(libc::EIO);
                         return Err(betree::Error::Io { doing: "reading a node", source });
                     }
-                    None => {}
+                    Some(Planted::Settled) | None => {}
                 }
                 self.db.write(stream.batch())
             })
@@ -201,7 +217,8 @@ impl Shared {
                 other => LossCause::Failed(other.to_string()),
             };
             // Nothing of it was written. What followed in the file must not be, or there would be a hole.
-            gone += state.lose(stream.ino, cause, stream.start);
+            let (start, old_size) = (stream.start, stream.old_size);
+            gone += state.lose(stream.ino, LostData { cause, start, old_size });
             self.in_doubt.store(true, Ordering::Release);
             self.losses.fetch_add(1, Ordering::AcqRel);
         }
@@ -310,10 +327,10 @@ impl Streams {
             self.shared.active.fetch_add(1, Ordering::AcqRel);
             let mut data = Vec::with_capacity(BATCH.max(piece.data.len()));
             data.extend_from_slice(piece.data);
-            let (ino, home, start) = (piece.ino, piece.home.to_vec(), piece.off);
+            let (ino, home, start, old_size) = (piece.ino, piece.home.to_vec(), piece.off, piece.old_size);
             let began = Instant::now();
             let (record, reserved) = (piece.record, piece.reserved);
-            state.filling = Some(Stream { began, ino, home, start, data, record, reserved });
+            state.filling = Some(Stream { began, ino, home, start, old_size, data, record, reserved });
         } else if let Some(stream) = &mut state.filling {
             stream.data.extend_from_slice(piece.data);
             stream.record = piece.record.or(stream.record.take());
@@ -339,6 +356,15 @@ impl Streams {
     /// Returns when everything collected so far is in the store. Whoever asks may write something himself, so the
     /// free space is looked at again before more is taken.
     pub fn flush(&self) -> Result<()> {
+        #[cfg(test)]
+        let mut planted = self.shared.planted.lock().unwrap_or_else(|e| e.into_inner());
+        #[cfg(test)]
+        if planted.take_if(|it| *it == Planted::Settled).is_some() {
+            self.shared.losses.fetch_add(1, Ordering::AcqRel);
+            return Err(Error::NoSpace);
+        }
+        #[cfg(test)]
+        drop(planted);
         self.shared.credit.store(0, Ordering::Relaxed);
         if self.shared.run.load(Ordering::Relaxed) != 0 {
             self.shared.run.store(0, Ordering::Relaxed);
@@ -372,13 +398,19 @@ impl Streams {
         !self.shared.state().lost.is_empty()
     }
 
+    /// Whether something was lost since there were `before` [losses](Streams::losses), or is not settled yet: then a want of space may
+    /// be no more than that.
+    pub fn has_lost_since(&self, before: u64) -> bool {
+        self.has_lost() || self.losses() != before
+    }
+
     /// The files of which something was lost, until [`Streams::forget_lost`].
     pub fn lost(&self) -> Vec<u64> {
         self.shared.state().lost.keys().copied().collect()
     }
 
-    /// What of `ino` is lost, and from where on, if it is among these.
-    pub fn loss_of(&self, ino: u64) -> Option<(LossCause, u64)> {
+    /// What of `ino` is lost, if it is among these.
+    pub fn loss_of(&self, ino: u64) -> Option<LostData> {
         self.shared.state().lost.get(&ino).cloned()
     }
 

@@ -3,7 +3,7 @@
 use betree::SimStorage;
 
 use super::stream::Planted;
-use super::{Fs, NewFile, Options, RenameMode, SetAttr};
+use super::{Fs, IoPath, NewFile, Options, RenameMode, SetAttr};
 use crate::error::Error;
 
 const MIB: u64 = 1 << 20;
@@ -315,7 +315,7 @@ fn nothing_is_written_behind_what_a_file_has_lost_before_a_sync_has_said_so() {
     let (end, behind) = (LOST as u64, 2 * LOST as u64);
     for turn in 0..3 {
         let written = fs.write(log, behind, &[9; LOST], false);
-        assert!(matches!(written, Err(Error::NoSpace)), "{turn}: {written:?}");
+        assert!(matches!(written, Err(Error::LostForSpace)), "{turn}: {written:?}");
         fs.write(other, behind, &[9; LOST], false).expect("another file is not concerned");
         fs.sync_of(other).expect("nor is its sync");
     }
@@ -323,7 +323,7 @@ fn nothing_is_written_behind_what_a_file_has_lost_before_a_sync_has_said_so() {
     // Where the data end it goes on, and from there as far as anybody likes.
     fs.write(log, end - 5, &[9; 10], false).expect("no hole");
     fs.write(log, end + 5, &[9; 10], false).expect("no hole");
-    assert!(matches!(fs.write(log, behind, &[9; 10], false), Err(Error::NoSpace)));
+    assert!(matches!(fs.write(log, behind, &[9; 10], false), Err(Error::LostForSpace)));
     assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "taken, and not written");
     fs.sync_of(log).expect("it was said");
     fs.write(log, behind, &[9; 10], false).expect("who made the hole knows of it");
@@ -336,7 +336,7 @@ fn nothing_is_written_behind_what_a_file_has_lost_before_a_sync_has_said_so() {
 #[test]
 fn who_appends_to_a_file_that_lost_data_hears_of_it_once() {
     let (_storage, fs, [log, _]) = lossy(None);
-    assert!(matches!(fs.append(log, b"line"), Err(Error::NoSpace)), "the first one hears");
+    assert!(matches!(fs.append(log, b"line"), Err(Error::LostForSpace)), "the first one hears");
     fs.append(log, b"line").expect("it was said");
     fs.append(log, b"line").expect("it was said");
     assert_eq!(fs.attr(log).expect("its size").size, LOST as u64 + 8);
@@ -350,7 +350,8 @@ fn a_file_that_lost_data_is_written_anew_when_it_is_cut_off() {
     let (_storage, fs, [log, _]) = lossy(None);
     let cut = |size| fs.set_attr(log, &SetAttr { size: Some(size), ..SetAttr::default() }).expect("truncate");
     cut(2 * LOST as u64);
-    assert!(matches!(fs.write(log, 2 * LOST as u64, b"x", false), Err(Error::NoSpace)), "zeros before it");
+    let written = fs.write(log, 2 * LOST as u64, b"x", false);
+    assert!(matches!(written, Err(Error::LostForSpace)), "zeros before it: {written:?}");
     cut(0);
     fs.write(log, 5 * LOST as u64, b"x", false).expect("write");
     assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "a sync says so all the same");
@@ -607,4 +608,156 @@ fn inodes_are_let_go_after_a_failure_of_the_store() {
         Ok(found) => assert!(found.iter().all(|byte| *byte == 5)),
         Err(error) => assert!(matches!(error, Error::Store(_)), "{error}"),
     }
+}
+
+/// It has no record that tells its size.
+#[test]
+fn a_file_without_a_name_that_loses_what_was_written_over_it_keeps_its_size() {
+    const BEGIN: usize = 64 << 10;
+    let (_storage, fs) = new(64 * MIB);
+    let log = file(&fs, b"log");
+    fs.write(log, 0, &[7; MIB as usize], false).expect("write");
+    fs.unlink(1, b"log").expect("unlink");
+    fs.write(log, 0, &[8; BEGIN], false).expect("write");
+    fs.streams.take_without_space();
+    fs.streams.plant(Planted::BadSector);
+    fs.write(log, BEGIN as u64, &[8; LOST], false).expect("taken");
+    assert!(fs.streams.flush().is_err(), "it is lost");
+    assert_eq!(fs.attr(log).expect("its size").size, MIB);
+    let found = fs.read(log, 0, 2 << 20).expect("read");
+    assert!(found[..BEGIN] == [8; BEGIN] && found[BEGIN..].iter().all(|byte| *byte == 7));
+}
+
+/// Does `change`, which takes the state of `watched`, and has what was collected of `log` lost meanwhile.
+fn while_lost<T: Send>(fs: &Fs, log: u64, watched: u64, change: impl FnOnce() -> T + Send) -> T {
+    let watched = fs.node(watched).expect("the inode");
+    fs.streams.hold(true);
+    fs.streams.take_without_space();
+    fs.streams.plant(Planted::BadSector);
+    fs.append(log, &[8; LOST]).expect("taken");
+    std::thread::scope(|scope| {
+        let done = scope.spawn(change);
+        while watched.try_write().is_some() && !done.is_finished() {
+            std::thread::yield_now();
+        }
+        fs.streams.hold(false);
+        done.join().expect("no panic")
+    })
+}
+
+/// Two files with a piece each.
+fn two_files() -> (SimStorage, Fs, [u64; 2]) {
+    let (storage, fs) = new(64 * MIB);
+    let files = [file(&fs, b"log"), file(&fs, b"other")];
+    files.iter().for_each(|&ino| _ = fs.append(ino, &[7; LOST]).expect("append"));
+    fs.sync().expect("sync");
+    (storage, fs, files)
+}
+
+#[test]
+fn a_long_write_is_not_cut_short_because_another_file_has_lost_something() {
+    let (_storage, fs, [_, other]) = two_files();
+    fs.streams.plant(Planted::Settled);
+    let written = fs.write(other, 0, &[9; MIB as usize], false);
+    assert!(matches!(written, Ok(n) if n == MIB as usize), "{written:?}");
+}
+
+#[test]
+fn what_a_file_has_lost_is_said_also_after_nobody_held_it() {
+    let (_storage, mut fs, [log, _]) = lossy(None);
+    fs.idle_nodes_max = 0;
+    assert_eq!(fs.attr(log).expect("its size").size, LOST as u64);
+    fs.forget(log, 1);
+    let log = fs.lookup(1, b"log").expect("the file").ino;
+    assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "taken, and not written");
+    fs.sync_of(log).expect("it was said");
+}
+
+/// Whoever reads finds what there is.
+#[test]
+fn a_read_that_meets_a_loss_of_its_file_is_not_refused() {
+    let (_storage, fs, [log, _]) = two_files();
+    fs.write(log, MIB, &[7; LOST], false).expect("write");
+    let end = MIB + LOST as u64;
+    let read = while_lost(&fs, log, log, || fs.read(log, MIB, 2 * LOST));
+    assert!(read.expect("read") == [7; LOST]);
+    let _ = fs.sync_of(log);
+    fs.write(log, end - 4096, &[7; 4096], false).expect("write");
+    let hole = while_lost(&fs, log, log, || fs.seek(log, MIB, super::Whence::Hole));
+    assert_eq!(hole.expect("seek"), end);
+    let synced = fs.sync_of(log);
+    assert!(matches!(synced, Err(Error::DataLost(_))), "{synced:?}");
+}
+
+/// Another one is no reason to try again, which would go well.
+#[test]
+fn a_write_hears_of_a_loss_also_while_another_file_loses_something() {
+    let (_storage, fs, [log, other]) = lossy(None);
+    assert_eq!(fs.attr(log).expect("its size").size, LOST as u64);
+    fs.streams.hold(true);
+    fs.streams.take_without_space();
+    fs.streams.plant(Planted::BadSector);
+    fs.append(other, &[8; LOST]).expect("taken");
+    let node = fs.node(log).expect("the file");
+    std::thread::scope(|scope| {
+        let held = node.write();
+        let written = scope.spawn(|| fs.write(log, LOST as u64, b"x", false));
+        // The write is under way.
+        while fs.tree.try_write().is_ok() {
+            std::thread::yield_now();
+        }
+        fs.streams.hold(false);
+        assert!(fs.streams.flush().is_err(), "it is lost");
+        drop(held);
+        let written = written.join().expect("no panic");
+        assert_eq!(written.map_err(|e| e.errno()), Err(libc::ENOSPC));
+    });
+}
+
+/// What another file loses meanwhile is no reason that an inode is not saved.
+#[test]
+fn an_inode_is_saved_whatever_others_lose_meanwhile() {
+    use std::sync::atomic::Ordering;
+
+    let (storage, fs, [log, _]) = two_files();
+    let cut = unsaved_file(&fs, b"cut");
+    let node = fs.node(cut).expect("the file");
+    std::thread::scope(|scope| {
+        // The sync looks at the inode and cannot take it.
+        let held = node.read();
+        let synced = scope.spawn(|| fs.sync_of(cut));
+        while fs.unsaved.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        fs.streams.take_without_space();
+        fs.streams.plant(Planted::BadSector);
+        fs.append(log, &[8; LOST]).expect("taken");
+        assert!(fs.streams.flush().is_err(), "it is lost");
+        drop(held);
+        synced.join().expect("no panic").expect("there is space");
+    });
+    assert_eq!(size_in(storage.power_cut(5), b"cut"), 5000);
+}
+
+#[test]
+fn what_is_removed_at_the_second_attempt_counts_once() {
+    use std::sync::atomic::Ordering;
+
+    let (_storage, fs, [log, other]) = two_files();
+    fs.forget(other, 1);
+    let before = fs.removed_blocks.load(Ordering::Relaxed);
+    while_lost(&fs, log, 1, || fs.unlink(1, b"other")).expect("unlink");
+    let removed = fs.removed_blocks.load(Ordering::Relaxed) - before;
+    assert_eq!(removed, LOST as u64 / 4096);
+}
+
+/// The kernel says so itself, and asks for no sync then.
+#[test]
+fn a_refused_write_of_what_the_kernel_has_collected_is_the_report_of_a_loss() {
+    let (_storage, fs, [log, _]) = lossy(None);
+    let write = || fs.serve_write(log, 2 * LOST as u64, b"x", false, IoPath::Collected);
+    let written = write();
+    assert!(matches!(written, Err(Error::LostForSpace)), "{written:?}");
+    assert_eq!(write().expect("it was said").bytes, 1);
+    fs.sync_of(log).expect("it was said");
 }
