@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 
-use super::hold::{Hold, hold_located, reopen_path};
+use super::hold::{Hold, InUse, hold_located, reopen_path};
 use super::refusal::EraseRefused;
 use super::report::DeviceReport;
 use super::subject::{Located, same};
-use super::usage::usage;
+use super::usage::{uses, uses_of};
 use crate::Host;
 use crate::runner::Runner;
 use crate::wait::wait_until;
@@ -106,7 +106,10 @@ impl Permit {
         let located = Located::of(host, path)?;
         let mut held = hold_located(host, &located.at);
         // one whose use can be seen is not waited for
-        if matches!(held, Ok(Err(_))) && usage(host, &located.subject).is_empty() {
+        if let Ok(Err(InUse(what))) = &held
+            && uses_of(host, &located.subject).is_empty()
+            && uses(host, what).is_empty()
+        {
             wait_until(patience, || {
                 held = hold_located(host, &located.at);
                 !matches!(held, Ok(Err(_)))

@@ -11,7 +11,7 @@ use super::refusal::EraseRefused;
 use super::report::{DeviceReport, Partition};
 use super::signatures;
 use super::subject::Located;
-use super::usage::usage;
+use super::usage::{is_loop, usage};
 use crate::runner::Runner;
 use crate::{Host, block};
 
@@ -77,7 +77,7 @@ impl DeviceReport {
             partitions,
             mounts: usage.mounts,
             swaps: usage.swaps,
-            holders: usage.holders,
+            holders: usage.holders.into_iter().filter(|name| !is_loop(host, name)).collect(),
             arrays: usage.arrays,
             exclusive_open_error: exclusive_open_error(host, held),
             path,
