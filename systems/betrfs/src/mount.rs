@@ -369,9 +369,11 @@ impl Claim {
                 Ok(Err(InUse(what))) => what,
                 Err(error) => return Err(MountError::io(format!("open {}", path.display()))(error)),
             };
-            let holder = Holder::find(&Host::system(), &what);
+            let uses = host::device::uses(&Host::system(), &what);
+            // what the kernel uses itself is not kept by a process that reads it besides
+            let holder = Holder::find(&Host::system(), &what)
+                .filter(|holder| uses.is_empty() || !holder.mounts.is_empty());
             let is_ending = holder.as_ref().is_some_and(Holder::is_ending);
-            let uses = if holder.is_none() { host::device::uses(&Host::system(), &what) } else { Vec::new() };
             let is_mounted = holder.as_ref().is_some_and(|holder| !holder.mounts.is_empty())
                 || uses.iter().any(|used| matches!(used, Blocker::Mounted(_) | Blocker::Swap(_)));
             let patience = if is_ending { patience } else { patience.min(GLANCE) };

@@ -199,9 +199,12 @@ fn an_image_whose_loop_device_the_kernel_has_mounted_is_refused_at_once() {
     let flags = rustix::mount::MountFlags::empty();
     rustix::mount::mount(device.path(), &mnt, "ext4", flags, None::<&std::ffi::CStr>).unwrap();
     let mount = Mount(mnt.clone());
+    let mut reader = Command::new("sleep");
+    let mut reader = reader.arg("600").stdin(std::fs::File::open(device.path()).unwrap()).spawn().unwrap();
     let begin = Instant::now();
     let refused = [&*file, other.path()].map(|path| Claim::take(path, PATIENCE).map(drop));
     let took = begin.elapsed();
+    reader.kill().and_then(|()| reader.wait()).unwrap();
     drop(mount);
     for refused in refused {
         let said = refused.expect_err("claimed").to_string();
