@@ -55,7 +55,7 @@ pub fn hold(path: &Path) -> io::Result<Result<Hold, InUse>> {
 /// # Errors
 /// It cannot be opened.
 pub fn hold_to_write(path: &Path) -> io::Result<Result<Hold, InUse>> {
-    hold_as(&Host::system(), &locate(path)?, OpenOptions::new().read(true).write(true))
+    hold_located_to_write(&Host::system(), &locate(path)?)
 }
 
 /// What `path` means now. Nothing is opened for reading: the descriptor pins it.
@@ -66,6 +66,11 @@ pub(super) fn locate(path: &Path) -> io::Result<OwnedFd> {
 /// As [`hold`], of what was located.
 pub(super) fn hold_located(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold, InUse>> {
     hold_as(host, at, OpenOptions::new().read(true))
+}
+
+/// As [`hold_to_write`], of what was located.
+pub(super) fn hold_located_to_write(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold, InUse>> {
+    hold_as(host, at, OpenOptions::new().read(true).write(true))
 }
 
 fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<Hold, InUse>> {
