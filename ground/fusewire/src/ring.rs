@@ -238,7 +238,7 @@ impl<F: FileSystem> Worker<F> {
                     self.take(done.user_data() as usize, &io, &mut side);
                 } else {
                     self.memory.live.update(|live| live - 1);
-                    if ready.is_some() {
+                    if ready.is_some() || !is_end(-done.result()) {
                         return Err(io::Error::from_raw_os_error(-done.result()));
                     }
                 }
@@ -352,6 +352,12 @@ impl<F: FileSystem> Worker<F> {
         head[PAYLOAD_BYTES..PAYLOAD_BYTES + 4].copy_from_slice(&(bytes as u32).to_ne_bytes());
         push(submission, &command(self.share.queues[entry], COMMIT_AND_FETCH, unique, entry));
     }
+}
+
+/// Whether the kernel takes an entry back with this since the connection has ended. After anything else its queue would
+/// have an entry less, and with none its requests would wait for ever.
+fn is_end(errno: i32) -> bool {
+    matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV)
 }
 
 fn answer<F: FileSystem>(

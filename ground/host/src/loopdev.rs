@@ -13,6 +13,7 @@ use crate::Host;
 use crate::wait::wait_until;
 
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
+const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
@@ -38,6 +39,13 @@ struct LoopInfo64 {
     crypt_name: [u8; 64],
     encrypt_key: [u8; 32],
     init: [u64; 2],
+}
+
+impl Default for LoopInfo64 {
+    fn default() -> LoopInfo64 {
+        // SAFETY: integers and arrays of bytes, for all of which zeros are a value.
+        unsafe { std::mem::zeroed() }
+    }
 }
 
 /// `struct loop_config`.
@@ -66,6 +74,27 @@ struct BlkpgPartition {
     number: i32,
     device_name: [u8; 64],
     volume_name: [u8; 64],
+}
+
+/// What a loop device shows, by number: a name may be gone, or mean another file here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShownFile {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// That of a device node.
+    pub(crate) rdevice: Option<u64>,
+}
+
+/// Asks the kernel what `device` shows. The kernel asks the file system of the file, which may be a daemon.
+pub(crate) fn shown(host: &Host, device: &Utf8Path) -> io::Result<ShownFile> {
+    let opened = File::open(host.path(device))?;
+    let mut info = LoopInfo64::default();
+    // SAFETY: the descriptor is open, and `info` has the kernel's layout and outlives the call.
+    if unsafe { libc::ioctl(opened.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let rdevice = Some(info.rdevice).filter(|number| *number != 0);
+    Ok(ShownFile { device: info.device, inode: info.inode, rdevice })
 }
 
 /// How to attach a file.
@@ -100,21 +129,8 @@ pub fn get_free(control: &File) -> io::Result<u32> {
 /// # Errors
 /// `EBUSY` when the device has a file already.
 pub fn configure(device: &File, backing: &File, options: LoopOptions) -> io::Result<()> {
-    let info = LoopInfo64 {
-        device: 0,
-        inode: 0,
-        rdevice: 0,
-        offset: 0,
-        sizelimit: 0,
-        number: 0,
-        encrypt_type: 0,
-        encrypt_key_size: 0,
-        flags: if options.direct_io { LO_FLAGS_DIRECT_IO } else { 0 },
-        file_name: [0; 64],
-        crypt_name: [0; 64],
-        encrypt_key: [0; 32],
-        init: [0; 2],
-    };
+    let flags = if options.direct_io { LO_FLAGS_DIRECT_IO } else { 0 };
+    let info = LoopInfo64 { flags, ..LoopInfo64::default() };
     let config = LoopConfig {
         fd: backing.as_raw_fd() as u32,
         block_size: options.sector_bytes,

@@ -47,16 +47,16 @@ fn format_with(runner: &dyn Runner, path: &Path, options: &FormatOptions) -> Res
     }
     let utf8 = Utf8Path::from_path(path)
         .ok_or_else(|| failed("make a file system on")(std::io::ErrorKind::InvalidFilename.into()))?;
-    // held until the file system is there, and opened by what is held: the path may mean another file by now
+    // held until the file system is there, and written through what is held: the path may mean another file by now, and a
+    // write that is under way when this is killed keeps others away
     let consent = Consent::Said(options.erase);
     let permit = Permit::take_within(&Host::system(), runner, utf8, consent, PATIENCE)?;
     if permit.report.is_file
         && let Some(size) = options.size
     {
-        let file = File::options().write(true).open(permit.reopen_path()).map_err(failed("open"))?;
-        file.set_len(size).map_err(failed("resize"))?;
+        permit.file().set_len(size).map_err(failed("resize"))?;
     }
-    let open = |direct| FileStorage::open(&permit.reopen_path(), direct);
+    let open = |direct| FileStorage::of_file(permit.file().try_clone()?, direct);
     let storage = storage(&open, path, &MountOptions::default())?;
     let size = storage.len().map_err(failed("measure"))?;
     Fs::format(storage, &options.fs).map_err(MountError::fs(path))?;

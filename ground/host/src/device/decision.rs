@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 
-use super::hold::{Hold, hold_located, reopen_path};
+use super::hold::{Hold, InUse, hold_located_to_write, reopen_path};
 use super::refusal::EraseRefused;
 use super::report::DeviceReport;
 use super::subject::{Located, same};
-use super::usage::usage;
+use super::usage::{uses, uses_of};
 use crate::Host;
 use crate::runner::Runner;
 use crate::wait::wait_until;
@@ -104,11 +104,14 @@ impl Permit {
         patience: Duration,
     ) -> Result<Permit, EraseRefused> {
         let located = Located::of(host, path)?;
-        let mut held = hold_located(host, &located.at);
+        let mut held = hold_located_to_write(host, &located.at);
         // one whose use can be seen is not waited for
-        if matches!(held, Ok(Err(_))) && usage(host, &located.subject).is_empty() {
+        if let Ok(Err(InUse(what))) = &held
+            && uses_of(host, &located.subject).is_empty()
+            && uses(host, what).is_empty()
+        {
             wait_until(patience, || {
-                held = hold_located(host, &located.at);
+                held = hold_located_to_write(host, &located.at);
                 !matches!(held, Ok(Err(_)))
             });
         }
@@ -121,7 +124,7 @@ impl Permit {
         }
     }
 
-    /// What is held, open for reading.
+    /// What is held, open for reading and writing: what is under way through it keeps others away.
     pub fn file(&self) -> &File {
         self.hold.file()
     }
@@ -247,6 +250,7 @@ mod tests {
         let utf8 = Utf8Path::from_path(&path).unwrap();
         let permit = Permit::take(&Host::system(), &swapper, utf8, Consent::Said(false)).unwrap();
         std::fs::write(permit.reopen_path(), "mine now").unwrap();
+        std::os::unix::fs::FileExt::write_all_at(permit.file(), b"m", 0).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     }
 }

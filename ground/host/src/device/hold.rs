@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::loops::Loops;
 use super::subject::Subject;
+use super::usage::uses_of;
 use crate::Host;
 
 /// What keeps others from a device or a file as long as it lives.
@@ -54,7 +55,7 @@ pub fn hold(path: &Path) -> io::Result<Result<Hold, InUse>> {
 /// # Errors
 /// It cannot be opened.
 pub fn hold_to_write(path: &Path) -> io::Result<Result<Hold, InUse>> {
-    hold_as(&Host::system(), &locate(path)?, OpenOptions::new().read(true).write(true))
+    hold_located_to_write(&Host::system(), &locate(path)?)
 }
 
 /// What `path` means now. Nothing is opened for reading: the descriptor pins it.
@@ -65,6 +66,11 @@ pub(super) fn locate(path: &Path) -> io::Result<OwnedFd> {
 /// As [`hold`], of what was located.
 pub(super) fn hold_located(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold, InUse>> {
     hold_as(host, at, OpenOptions::new().read(true))
+}
+
+/// As [`hold_to_write`], of what was located.
+pub(super) fn hold_located_to_write(host: &Host, at: &OwnedFd) -> io::Result<Result<Hold, InUse>> {
+    hold_as(host, at, OpenOptions::new().read(true).write(true))
 }
 
 fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<Hold, InUse>> {
@@ -78,15 +84,38 @@ fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<H
     // what has no name in /sys has no loop device either
     let others = Subject::of(host, at).map(|subject| loops.sharing(host, &subject)).unwrap_or_default();
     for other in others {
-        // one that cannot be opened or locked (gone, unlinked, another user's) is in nobody's way
-        let (path, lock) = (other.path.as_std_path(), FlockOperation::NonBlockingLockShared);
-        match claim(OpenOptions::new().read(true), path, other.name.is_some(), lock) {
+        let opened = locate(other.path.as_std_path()).and_then(|at| {
+            let found = fstat(&at)?;
+            if other.id.is_some_and(|id| id != (found.st_dev, found.st_ino)) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let (read, is_block) = (OpenOptions::new().read(true).clone(), other.name.is_some());
+            claim(&read, &reopen_path(&at), is_block, FlockOperation::NonBlockingLockShared)
+        });
+        match opened {
             Ok(None) => return Ok(Err(InUse(other.path.into()))),
             Ok(Some(file)) if other.name.is_none() => below = Some(file),
-            Ok(Some(_)) | Err(_) => {}
+            Ok(Some(_)) => {}
+            // one that cannot be opened (gone, another user's, no node of it here) may be used all the same
+            Err(_) if is_locked(host, &other) || !uses_of(host, &other).is_empty() => {
+                return Ok(Err(InUse(other.path.into())));
+            }
+            Err(_) => {}
         }
     }
     Ok(Ok(Hold { file, _below: below }))
+}
+
+/// Whether somebody has a file for himself that is not found by its name. Its inode's number alone is looked for (proc(5),
+/// /proc/locks): some file systems tell another device there than stat(2) does.
+fn is_locked(host: &Host, file: &Subject) -> bool {
+    let Some((_, inode)) = file.id else { return false };
+    let locks = host.read("/proc/locks").unwrap_or_default();
+    let alone = |line: &&str| line.contains(" FLOCK ") && line.contains(" WRITE ");
+    locks.lines().filter(alone).any(|line| {
+        let place = line.split_whitespace().find(|word| word.matches(':').count() == 2);
+        place.and_then(|place| place.rsplit(':').next()?.parse().ok()) == Some(inode)
+    })
 }
 
 /// Opens a block device exclusively, or a file with a lock; `None` when somebody else has it.
@@ -115,4 +144,27 @@ pub fn reopen_path(open: impl AsFd) -> PathBuf {
     // the number that /proc knows us by, which is another than getpid's when it is mounted by an outer PID namespace
     let own = std::fs::read_link("/proc/self").unwrap_or_else(|_| std::process::id().to_string().into());
     Path::new("/proc").join(own).join("fd").join(open.as_fd().as_raw_fd().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_device_without_a_node_that_is_mounted_keeps_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("image ");
+        std::fs::write(&file, "image").unwrap();
+        let sys = dir.path().join("sys/class/block/loop999999");
+        std::fs::create_dir_all(sys.join("loop")).unwrap();
+        std::fs::write(sys.join("loop/backing_file"), format!("{}\n", file.display())).unwrap();
+        std::fs::write(sys.join("dev"), "7:999\n").unwrap();
+        let host = Host::rooted(camino::Utf8Path::from_path(dir.path()).unwrap());
+        let held = || hold_located(&host, &locate(&file).unwrap()).unwrap();
+        assert!(held().is_ok(), "nobody uses it");
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        let mount = "1 0 7:999 / /a rw - ext4 /dev/loop999999 rw\n";
+        std::fs::write(dir.path().join("proc/self/mountinfo"), mount).unwrap();
+        assert!(held().is_err_and(|InUse(what)| what == Path::new("/dev/loop999999")));
+    }
 }

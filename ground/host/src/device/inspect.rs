@@ -1,6 +1,7 @@
 //! Looking at a device or file: how a report comes about.
 
 use std::io;
+use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -11,9 +12,13 @@ use super::refusal::EraseRefused;
 use super::report::{DeviceReport, Partition};
 use super::signatures;
 use super::subject::Located;
-use super::usage::usage;
+use super::usage::{is_loop, usage};
 use crate::runner::Runner;
+use crate::wait::wait_until;
 use crate::{Host, block};
+
+/// How long one who looks at the same thing for a moment is waited for.
+const GLANCE: Duration = Duration::from_secs(2);
 
 impl DeviceReport {
     /// Looks at the device or file; changes nothing. Needs the right to read it.
@@ -22,7 +27,12 @@ impl DeviceReport {
     /// [`EraseRefused::NotADevice`].
     pub fn inspect(host: &Host, runner: &dyn Runner, path: &Utf8Path) -> Result<Self, EraseRefused> {
         let located = Located::of(host, path)?;
-        let held = hold_located(host, &located.at);
+        let mut held = Ok(Err(InUse(path.into())));
+        // one who looks at it at the same instant has gone by the next
+        wait_until(GLANCE, || {
+            held = hold_located(host, &located.at);
+            !matches!(held, Ok(Err(_)))
+        });
         Ok(Self::look(host, runner, &located, &held))
     }
 
@@ -64,6 +74,9 @@ impl DeviceReport {
             None => blank::file_is_blank(&content),
         };
         let usage = usage(host, subject);
+        let mut holders = usage.holders;
+        // nobody uses a loop device that shows what is held
+        holders.retain(|name| !matches!(held, Ok(Ok(_))) || !is_loop(host, name));
         Self {
             is_file: disk.is_none(),
             size_bytes,
@@ -77,7 +90,7 @@ impl DeviceReport {
             partitions,
             mounts: usage.mounts,
             swaps: usage.swaps,
-            holders: usage.holders,
+            holders,
             arrays: usage.arrays,
             exclusive_open_error: exclusive_open_error(host, held),
             path,
@@ -94,5 +107,24 @@ fn exclusive_open_error(host: &Host, held: &io::Result<Result<Hold, InUse>>) -> 
             None => format!("another program has claimed {}", what.display()),
         }),
         Err(error) => Some(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_who_looks_for_an_instant_is_not_in_the_way() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = crate::device::hold(file.path()).unwrap().unwrap();
+        let leaves = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(other);
+        });
+        let path = Utf8Path::from_path(file.path()).unwrap();
+        let report = DeviceReport::inspect(&Host::system(), &crate::SystemRunner::default(), path).unwrap();
+        leaves.join().unwrap();
+        assert_eq!(report.exclusive_open_error, None);
     }
 }

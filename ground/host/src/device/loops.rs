@@ -1,42 +1,74 @@
 //! Loop devices, and what shows the same bytes by way of them.
 
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::subject::{Subject, name_of_number, same};
+use super::subject::{Subject, is_same_file, name_of_number};
 use crate::mountinfo::MountEntry;
-use crate::{Host, block};
+use crate::{Host, block, loopdev};
 
 /// The loop devices and what each shows.
 pub(super) struct Loops {
-    shown: Vec<(String, Utf8PathBuf)>,
+    shown: Vec<(String, Subject)>,
     mounts: Vec<MountEntry>,
 }
 
 impl Loops {
     pub(super) fn read(host: &Host, mounts: Vec<MountEntry>) -> Loops {
-        let shown = |name: String| {
-            let file = host.read(format!("/sys/class/block/{name}/loop/backing_file")).ok()?;
-            Some((name, Utf8PathBuf::from(file)))
-        };
-        Loops { shown: host.names("/sys/class/block").into_iter().filter_map(shown).collect(), mounts }
+        let mut loops = Loops { shown: Vec::new(), mounts };
+        for name in host.names("/sys/class/block") {
+            let file = std::fs::read(host.path(format!("/sys/class/block/{name}/loop/backing_file")));
+            let Ok(mut file) = file else { continue };
+            file.pop_if(|last| *last == b'\n');
+            let below = loops.named(host, &name, file);
+            loops.shown.push((name, below));
+        }
+        loops
+    }
+
+    /// What the loop device `name` shows, which calls it `file`. Its numbers decide, which it tells itself; where it cannot
+    /// be asked the name does.
+    fn named(&self, host: &Host, name: &str, file: Vec<u8>) -> Subject {
+        // a name that is not UTF-8 is only shown, and leads nowhere
+        let path = Utf8PathBuf::from_path_buf(PathBuf::from(std::ffi::OsString::from_vec(file)))
+            .unwrap_or_else(|path| path.to_string_lossy().into_owned().into());
+        let mut below = Subject { path, name: None, id: None };
+        if self.may_ask(&below.path)
+            && let Ok(shown) = loopdev::shown(host, Utf8Path::new(&format!("/dev/{name}")))
+        {
+            below.name = shown.rdevice.and_then(|number| name_of_number(host, number));
+            below.id = below.name.is_none().then_some((shown.device, shown.inode));
+            return below;
+        }
+        let device = below.path.strip_prefix("/dev").ok().map(|rest| rest.to_string());
+        below.name = device.filter(|name| host.exists(format!("/sys/class/block/{name}")));
+        if below.name.is_none()
+            && self.may_ask(&below.path)
+            && let Ok(meta) = below.path.metadata()
+        {
+            let is_block = meta.file_type().is_block_device();
+            below.name = is_block.then(|| name_of_number(host, meta.rdev())).flatten();
+            below.id = (!is_block).then_some((meta.dev(), meta.ino()));
+        }
+        below
     }
 
     /// What the loop device `name` shows.
-    pub(super) fn below(&self, host: &Host, name: &str) -> Option<Subject> {
-        let (_, path) = self.shown.iter().find(|(known, _)| known == name)?;
-        Some(Subject { path: path.clone(), name: self.device_name(host, path) })
+    pub(super) fn below(&self, name: &str) -> Option<Subject> {
+        self.shown.iter().find(|(known, _)| known == name).map(|(_, below)| below.clone())
     }
 
     /// The loop devices that show one of these devices and files.
-    pub(super) fn showing(&self, host: &Host, names: &[String], files: &[Utf8PathBuf]) -> Vec<String> {
-        let shows = |path: &Utf8PathBuf| match self.device_name(host, path) {
-            Some(name) => names.contains(&name),
-            None => files.iter().any(|file| self.is_same_file(file, path)),
+    pub(super) fn showing(&self, names: &[String], files: &[Subject]) -> Vec<String> {
+        let shows = |below: &Subject| match &below.name {
+            Some(name) => names.contains(name),
+            None => files.iter().any(|file| is_same_file(file, below)),
         };
-        self.shown.iter().filter(|(_, path)| shows(path)).map(|(name, _)| name.clone()).collect()
+        self.shown.iter().filter(|(_, below)| shows(below)).map(|(name, _)| name.clone()).collect()
     }
 
     /// What holds bytes of `subject` too: what lies below it, and loop devices that show some of the same bytes. Its own
@@ -45,12 +77,13 @@ impl Loops {
         let own = self.origin(host, subject.clone());
         let disks: Vec<String> =
             own.way.iter().filter_map(|s| Some(block::disk_name(host, s.name.as_ref()?))).collect();
-        let device = |name: String| Subject { path: format!("/dev/{name}").into(), name: Some(name) };
+        let device =
+            |name: String| Subject { path: format!("/dev/{name}").into(), name: Some(name), id: None };
         let shares = |other: &Subject| {
             let other = self.origin(host, other.clone());
             let is_same = match (&own.lowest, &other.lowest) {
-                (Subject { name: None, path: one }, Subject { name: None, path: other }) => {
-                    self.is_same_file(one, other)
+                (one @ Subject { name: None, .. }, other @ Subject { name: None, .. }) => {
+                    is_same_file(one, other)
                 }
                 (one, other) => one.name == other.name,
             };
@@ -81,7 +114,7 @@ impl Loops {
             let begin = block::sectors(host, &name, "start").unwrap_or(0);
             let shift = begin.saturating_add(offset(&disk).unwrap_or(0));
             bytes = bytes.start.saturating_add(shift)..bytes.end.saturating_add(shift);
-            let below = self.below(host, &disk);
+            let below = self.below(&disk);
             let Some(below) = below else {
                 lowest.name = Some(disk);
                 break;
@@ -92,25 +125,12 @@ impl Loops {
         Origin { way, lowest, bytes }
     }
 
-    fn is_same_file(&self, one: &Utf8Path, shown: &Utf8Path) -> bool {
-        one == shown || (self.may_ask(shown) && same(one, shown))
-    }
-
-    fn device_name(&self, host: &Host, path: &Utf8Path) -> Option<String> {
-        let name = path.strip_prefix("/dev").ok().map(|rest| rest.to_string());
-        let known = name.filter(|name| host.exists(format!("/sys/class/block/{name}")));
-        known.or_else(|| {
-            let meta = if self.may_ask(path) { path.metadata().ok() } else { None };
-            meta.filter(|meta| meta.file_type().is_block_device())
-                .and_then(|meta| name_of_number(host, meta.rdev()))
-        })
-    }
-
-    /// Whether asking the file system of `path` cannot hang: a daemon behind FUSE may not answer.
-    fn may_ask(&self, path: &Utf8Path) -> bool {
+    /// Whether asking the file system of `path` cannot hang: a daemon behind FUSE or another machine may not answer.
+    pub(super) fn may_ask(&self, path: &Utf8Path) -> bool {
         let holding = self.mounts.iter().filter(|m| path.starts_with(&m.target));
         let nearest = holding.max_by_key(|m| m.target.as_str().len());
-        !nearest.is_some_and(|m| m.fs_type.starts_with("fuse"))
+        let far = ["fuse", "nfs", "cifs", "smb", "9p", "ceph", "afs"];
+        !nearest.is_some_and(|m| far.iter().any(|kind| m.fs_type.starts_with(kind)))
     }
 }
 

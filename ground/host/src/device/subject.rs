@@ -17,6 +17,8 @@ pub(super) struct Subject {
     pub(super) path: Utf8PathBuf,
     /// The kernel's name, such as `sdx1`; `None` for a file.
     pub(super) name: Option<String>,
+    /// Device and inode of a file, as far as they are known.
+    pub(super) id: Option<(u64, u64)>,
 }
 
 impl Subject {
@@ -33,8 +35,14 @@ impl Subject {
             },
             _ => return Err("it is neither a block device nor a file".into()),
         };
-        Ok(Subject { path, name })
+        let id = name.is_none().then_some((found.st_dev, found.st_ino));
+        Ok(Subject { path, name, id })
     }
+}
+
+/// Whether both are the same file. A name alone decides when nothing else is known of one.
+pub(super) fn is_same_file(one: &Subject, other: &Subject) -> bool {
+    one.id.zip(other.id).map_or(one.path == other.path, |(one, other)| one == other)
 }
 
 /// A subject and the descriptor that pins it: its path was followed once, and is only shown from then on.

@@ -24,23 +24,25 @@ pub(super) struct Usage {
     pub(super) error: Option<String>,
 }
 
-impl Usage {
-    pub(super) fn is_empty(&self) -> bool {
-        self.mounts.is_empty() && self.swaps.is_empty() && self.holders.is_empty() && self.arrays.is_empty()
-    }
-}
-
 /// Who uses what is at `path`, as far as mounts, swap space, devices and arrays tell. A loop device that shows it does not do
 /// so by itself.
 pub fn uses(host: &Host, path: &Path) -> Vec<Blocker> {
     let located = Utf8Path::from_path(path).and_then(|path| Located::of(host, path).ok());
-    let Usage { mounts, swaps, holders, arrays, .. } =
-        located.map(|located| usage(host, &located.subject)).unwrap_or_default();
+    located.map(|located| uses_of(host, &located.subject)).unwrap_or_default()
+}
+
+pub(super) fn uses_of(host: &Host, subject: &Subject) -> Vec<Blocker> {
+    let Usage { mounts, swaps, mut holders, arrays, .. } = usage(host, subject);
+    holders.retain(|name| !is_loop(host, name));
     let mounts = mounts.into_iter().map(Blocker::Mounted);
     let swaps = swaps.into_iter().map(Blocker::Swap);
-    let holders = holders.into_iter().filter(|name| !host.exists(format!("/sys/class/block/{name}/loop")));
-    let devices = holders.map(Blocker::Held).chain(arrays.into_iter().map(Blocker::Array));
+    let devices = holders.into_iter().map(Blocker::Held).chain(arrays.into_iter().map(Blocker::Array));
     mounts.chain(swaps).chain(devices).collect()
+}
+
+/// Whether the device of that name is a loop device.
+pub(super) fn is_loop(host: &Host, name: &str) -> bool {
+    host.exists(format!("/sys/class/block/{name}/loop"))
 }
 
 /// What counts as the thing that is asked about.
@@ -48,7 +50,7 @@ pub fn uses(host: &Host, path: &Path) -> Vec<Blocker> {
 struct UsageTarget {
     /// Kernel names.
     names: Vec<String>,
-    files: Vec<Utf8PathBuf>,
+    files: Vec<Subject>,
 }
 
 pub(super) fn usage(host: &Host, subject: &Subject) -> Usage {
@@ -64,17 +66,18 @@ pub(super) fn usage(host: &Host, subject: &Subject) -> Usage {
         .iter()
         .filter_map(|name| host.read(format!("/sys/class/block/{name}/dev")).ok())
         .collect();
-    let ours = |m: &MountEntry| numbers.contains(&m.device_number) || things.has(Utf8Path::new(&m.source));
+    let ours =
+        |m: &MountEntry| numbers.contains(&m.device_number) || things.has(Utf8Path::new(&m.source), &loops);
     let mounts = mounts.into_iter().filter(ours);
     usage.mounts = mounts.map(|m| MountedPart { source: m.source, target: m.target }).collect();
     let swaps = host.read("/proc/swaps").unwrap_or_default();
     let swap_files = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-    let swap_files = swap_files.map(Utf8PathBuf::from).filter(|file| things.has(file));
+    let swap_files = swap_files.map(Utf8PathBuf::from).filter(|file| things.has(file, &loops));
     usage.swaps = swap_files.collect();
     let built_on = |name: &String| host.names(format!("/sys/class/block/{name}/holders"));
     let mut holders: BTreeSet<String> = things.names.iter().flat_map(built_on).collect();
     // the kernel does not list loop devices among the holders of what they show
-    holders.extend(loops.showing(host, &things.names, &things.files));
+    holders.extend(loops.showing(&things.names, &things.files));
     usage.holders = holders.into_iter().filter(|name| !things.names.contains(name)).collect();
     usage.arrays = arrays(&host.read("/proc/mdstat").unwrap_or_default(), &things.names);
     usage
@@ -83,7 +86,7 @@ pub(super) fn usage(host: &Host, subject: &Subject) -> Usage {
 impl UsageTarget {
     fn of(host: &Host, subject: &Subject, loops: &Loops) -> UsageTarget {
         let Some(name) = &subject.name else {
-            return UsageTarget { names: Vec::new(), files: vec![subject.path.clone()] };
+            return UsageTarget { names: Vec::new(), files: vec![subject.clone()] };
         };
         let mut things = UsageTarget::default();
         let mut next = Some(name.clone());
@@ -91,9 +94,9 @@ impl UsageTarget {
             let disk = block::disk_name(host, &name);
             things.names.extend(block::partition_names(host, &name));
             things.names.extend([name, disk.clone()]);
-            match loops.below(host, &disk) {
+            match loops.below(&disk) {
                 Some(Subject { name: Some(below), .. }) => next = Some(below),
-                Some(Subject { path, name: None }) => things.files.push(path),
+                Some(file) => things.files.push(file),
                 None => {}
             }
         }
@@ -102,13 +105,15 @@ impl UsageTarget {
 
     /// Whether the path of a mount's source or of a swap space is one of these. Mounts are known by number too; Btrfs
     /// shows another one, and a file has none.
-    fn has(&self, path: &Utf8Path) -> bool {
+    fn has(&self, path: &Utf8Path, loops: &Loops) -> bool {
         if !path.is_absolute() {
             return false;
         }
-        let resolved = path.canonicalize_utf8().unwrap_or_else(|_| path.to_owned());
+        let resolved =
+            Some(path).filter(|path| loops.may_ask(path)).and_then(|path| path.canonicalize_utf8().ok());
+        let resolved = resolved.unwrap_or_else(|| path.to_owned());
         resolved.strip_prefix("/dev").is_ok_and(|rest| self.names.iter().any(|name| rest == name))
-            || self.files.contains(&resolved)
+            || self.files.iter().any(|file| file.path == resolved)
     }
 }
 

@@ -48,8 +48,8 @@ fn what_has_the_same_bytes_is_found_from_either_side_and_nothing_else() {
     let loops = Loops::read(&host, Vec::new());
     let sharing = |name: &str| {
         let subject = match name.strip_prefix("/images") {
-            Some(_) => Subject { path: name.into(), name: None },
-            None => Subject { path: format!("/dev/{name}").into(), name: Some(name.into()) },
+            Some(_) => Subject { path: name.into(), name: None, id: None },
+            None => Subject { path: format!("/dev/{name}").into(), name: Some(name.into()), id: None },
         };
         let mut others: Vec<String> =
             loops.sharing(&host, &subject).into_iter().map(|other| other.path.into_string()).collect();

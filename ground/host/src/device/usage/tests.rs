@@ -12,7 +12,7 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
 }
 
 fn device(name: &str) -> Subject {
-    Subject { path: format!("/dev/{name}").into(), name: Some(name.into()) }
+    Subject { path: format!("/dev/{name}").into(), name: Some(name.into()), id: None }
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn what_lies_below_a_loop_device_is_looked_at_too() {
     assert_eq!(usage(&host, &device("sdx")).holders, ["loop7"]);
     // a file that is swap space, and the loop device that shows it
     assert_eq!(usage(&host, &device("loop9")).swaps, ["/images/a"]);
-    let file = usage(&host, &Subject { path: "/images/a".into(), name: None });
+    let file = usage(&host, &Subject { path: "/images/a".into(), name: None, id: None });
     assert_eq!((file.swaps.len(), file.holders), (1, vec!["loop9".to_string()]));
     // its neighbour has nothing to do with any of it
-    let other = usage(&host, &Subject { path: "/images/b".into(), name: None });
+    let other = usage(&host, &Subject { path: "/images/b".into(), name: None, id: None });
     assert!(other.mounts.is_empty() && other.swaps.is_empty() && other.holders.is_empty());
 }
 
