@@ -74,9 +74,6 @@ impl DeviceReport {
             None => blank::file_is_blank(&content),
         };
         let usage = usage(host, subject);
-        let mut holders = usage.holders;
-        // nobody uses a loop device that shows what is held
-        holders.retain(|name| !matches!(held, Ok(Ok(_))) || !is_loop(host, name));
         Self {
             is_file: disk.is_none(),
             size_bytes,
@@ -90,7 +87,7 @@ impl DeviceReport {
             partitions,
             mounts: usage.mounts,
             swaps: usage.swaps,
-            holders,
+            holders: usage.holders.into_iter().filter(|name| !is_loop(host, name)).collect(),
             arrays: usage.arrays,
             exclusive_open_error: exclusive_open_error(host, held),
             path,
