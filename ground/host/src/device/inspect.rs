@@ -12,7 +12,7 @@ use super::refusal::EraseRefused;
 use super::report::{DeviceReport, Partition};
 use super::signatures;
 use super::subject::Located;
-use super::usage::{is_loop, usage};
+use super::usage::usage;
 use crate::runner::Runner;
 use crate::wait::wait_until;
 use crate::{Host, block};
@@ -87,7 +87,7 @@ impl DeviceReport {
             partitions,
             mounts: usage.mounts,
             swaps: usage.swaps,
-            holders: usage.holders.into_iter().filter(|name| !is_loop(host, name)).collect(),
+            holders: usage.holders,
             arrays: usage.arrays,
             exclusive_open_error: exclusive_open_error(host, held),
             path,

@@ -35,8 +35,7 @@ pub struct DeviceReport {
     pub mounts: Vec<MountedPart>,
     /// Those of its parts (or itself) that are swap space in use.
     pub swaps: Vec<Utf8PathBuf>,
-    /// Devices built on top of it or its parts (device mapper, md, bcache), by name. A loop device is none: one that is used
-    /// is in the way of the exclusive open.
+    /// Devices built on top of it or its parts (device mapper, md, bcache, loop), by name.
     pub holders: Vec<String>,
     /// Running md arrays that it or a part of it belongs to.
     pub arrays: Vec<String>,
