@@ -10,7 +10,7 @@ use super::hold::{Hold, hold_located_to_write, reopen_path};
 use super::refusal::EraseRefused;
 use super::report::DeviceReport;
 use super::subject::{Located, same};
-use super::usage::usage;
+use super::usage::uses_of;
 use crate::Host;
 use crate::runner::Runner;
 use crate::wait::wait_until;
@@ -106,7 +106,7 @@ impl Permit {
         let located = Located::of(host, path)?;
         let mut held = hold_located_to_write(host, &located.at);
         // one whose use can be seen is not waited for
-        if matches!(held, Ok(Err(_))) && usage(host, &located.subject).is_empty() {
+        if matches!(held, Ok(Err(_))) && uses_of(host, &located.subject).is_empty() {
             wait_until(patience, || {
                 held = hold_located_to_write(host, &located.at);
                 !matches!(held, Ok(Err(_)))

@@ -593,7 +593,8 @@ fn inodes_are_let_go_after_a_failure_of_the_store() {
     fs.streams.take_without_space();
     storage.set_faults(FaultPlan { write_error_at: Some(0), ..FaultPlan::default() });
     let failed = (1..1000u64).find_map(|n| fs.write(log, n * MIB / 4, &piece, false).err());
-    assert!(matches!(failed, Some(Error::ReadOnly(_))), "{failed:?}");
+    // By which of them it is heard depends on whether the batch or the next write meets the store first.
+    assert!(matches!(failed, Some(Error::ReadOnly(_) | Error::DataLost(_))), "{failed:?}");
     assert!(fs.streams.is_in_doubt(), "it was not one of a stream");
     for n in 0..FILES {
         let ino = fs.lookup(1, n.to_string().as_bytes()).expect("reads go on").ino;

@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use mysql::Column;
+use mysql_common::constants::ColumnType;
 use mysql_common::io::ParseBuf;
 use mysql_common::row::RowDeserializer;
 use mysql_common::value::ServerSide;
@@ -271,6 +272,9 @@ impl Packets {
         count: &mut usize,
         take: &mut Option<Taker<'_>>,
     ) -> mysql::Result<u16> {
+        if take.is_some() && columns.iter().any(|column| is_internal(column.column_type())) {
+            return Err(mal("a column has a type that a server keeps to itself").into());
+        }
         loop {
             let packet = self.packet(socket)?;
             let body = &self.input[packet];
@@ -287,6 +291,19 @@ impl Packets {
             }
         }
     }
+}
+
+/// Whether a type never goes over the wire: the driver panics at its values.
+fn is_internal(kind: ColumnType) -> bool {
+    use ColumnType::*;
+    matches!(
+        kind,
+        MYSQL_TYPE_TIMESTAMP2
+            | MYSQL_TYPE_DATETIME2
+            | MYSQL_TYPE_TIME2
+            | MYSQL_TYPE_TYPED_ARRAY
+            | MYSQL_TYPE_UNKNOWN
+    )
 }
 
 fn mal(what: &str) -> io::Error {

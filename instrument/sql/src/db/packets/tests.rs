@@ -159,6 +159,17 @@ fn an_answer_that_breaks_off_or_is_none_is_an_error_and_no_panic() {
 }
 
 #[test]
+fn values_of_a_type_that_the_driver_does_not_know_are_an_error_and_no_panic() {
+    for kind in (0..=255u8).filter_map(|kind| ColumnType::try_from(kind).ok()) {
+        let answer = packets(&[&[1, 1], &column("n", kind), END, b"\0\0\x05\0\0\0\0\0\0\0", END]);
+        // whatever it is, it comes back
+        let _ = asked(&answer, 8, |packets, socket| {
+            packets.execute(socket, 1, &[], &mut Arc::default(), Some(&mut |_| {}))
+        });
+    }
+}
+
+#[test]
 fn a_long_text_goes_in_several_packets() {
     let text = "y".repeat(PACKET_MAX);
     let mut packets = Packets::default();
