@@ -32,9 +32,10 @@ mod usage;
 
 pub use blocker::{Blocker, MountedPart};
 pub use decision::{Consent, Permit, may_overwrite};
-pub use hold::{Hold, InUse, hold, hold_to_write, reopen_path};
+pub use hold::{Hold, InUse, hold, hold_to_write};
 pub use holder::{Holder, ServedMount};
 pub use refusal::EraseRefused;
 pub use report::{DeviceReport, Partition};
 pub use signatures::Signature;
+pub use subject::reopen_path;
 pub use usage::uses;

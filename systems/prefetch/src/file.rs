@@ -51,9 +51,6 @@ impl File {
             effect.reason = reason;
             fetching = rental.is_fetching();
         }
-        if mode != Mode::Observe {
-            device.settle(read, effect.covered, effect.asked);
-        }
         // Who fetches by its reads must be seen to read.
         effect.nap = if fetching { 0 } else { self.rest(slow) };
         if effect.nap > 0 {

@@ -1,9 +1,9 @@
 //! Reads without order: ski rental by regions. A part of a file is fetched once its misses have cost eight times what fetching
 //! it takes at the rate that is assumed or was seen, and those to come may bring as much again. As what was fetched is read,
-//! the next is fetched sooner; requests are as long as what was gained lately allows.
+//! the next is fetched sooner and in longer requests.
 
 use crate::device::near_shortest;
-use crate::tuning::{CHUNK, PRICE, REGIONS, ROW, SAMPLE};
+use crate::tuning::{CHUNK, PRICE, QUEUE, REGIONS, SAMPLE};
 use crate::{Device, PAGE, Pages, Read, Reason};
 
 /// So many misses stand for a region that was fetched.
@@ -25,8 +25,6 @@ pub struct Rental {
     /// What is being fetched: a region, and where in it.
     current: Option<u8>,
     next: u64,
-    /// Where what was asked for last begins.
-    latest: u64,
     /// Hits in what was fetched; half of them are forgotten at each miss there.
     won: u32,
     given_up: bool,
@@ -43,7 +41,6 @@ impl Default for Rental {
             lost: 0,
             current: None,
             next: 0,
-            latest: 0,
             won: 0,
             given_up: false,
         }
@@ -89,7 +86,7 @@ impl Rental {
         }
         if slow && self.current.is_none() && !self.given_up && (whole || self.all >= SAMPLE / 2) {
             // What fetching a region costs, in misses: less where what was fetched is read.
-            let times = (PRICE / self.trust()).max(1);
+            let times = (PRICE / self.trust()).max(2);
             let price = if whole { 0 } else { times * device.time_of(bytes) / self.cost_ns.max(1) };
             if price * PRICE * read.len <= bytes {
                 self.begin(region, price, bytes);
@@ -108,7 +105,7 @@ impl Rental {
 
     /// How many times as much may be risked: grows with hits in what was fetched.
     fn trust(&self) -> u64 {
-        1 + u64::from(self.won / ROW)
+        1 + u64::from(self.won / SAMPLE)
     }
 
     fn miss(&mut self, read: &Read, device: &Device) {
@@ -134,15 +131,12 @@ impl Rental {
 
     /// Asks for more of the region, if what was asked for has come: so little that a miss waits hardly longer for it.
     fn fetch(&mut self, size: u64, device: &Device, pages: &mut impl Pages) -> u64 {
-        let Some(region) = self.current.filter(|_| !device.is_paused()) else { return 0 };
+        let Some(region) = self.current else { return 0 };
         let start = u64::from(region) * Rental::region_bytes(size);
         let end = (start + Rental::region_bytes(size)).min(size);
-        // Some pages were there before.
-        let on_its_way = |at: u64, pages: &mut _| Pages::is_ready(pages, at) == Some(false);
-        if self.next > start && (on_its_way(self.latest, pages) || on_its_way(self.next - PAGE, pages)) {
+        if self.next > start && pages.is_ready(self.next - PAGE) == Some(false) {
             return 0;
         }
-        self.latest = self.next;
         if self.next >= end {
             if let Some(misses) = self.misses.get_mut(usize::from(region)) {
                 *misses = FETCHED;
@@ -150,8 +144,8 @@ impl Rental {
             self.current = None;
             return 0;
         }
-        // So little that a miss waits hardly longer, or as much longer as what was gained allows.
-        let most = device.bytes_in((self.alone_ns + device.credit_ns()) / u64::from(SAMPLE));
+        // So little that a miss waits hardly longer, until what was fetched is read.
+        let most = device.bytes_in(self.alone_ns / QUEUE) * self.trust();
         let most = (most / PAGE * PAGE).clamp(4 * PAGE, 4 * CHUNK);
         let mut asked = 0;
         while asked < most && self.next < end {

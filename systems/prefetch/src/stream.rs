@@ -19,11 +19,7 @@ pub struct Stream {
     /// How far ahead its late reads want it, bytes; 0 while it is not prefetched. And how far it was asked for.
     window: u64,
     most: u64,
-    /// Whether anything was asked for.
-    began: bool,
-    /// What was asked for together: where it begins and ends, as it is read. And whether its first read waited.
-    together: (i64, i64),
-    waited: bool,
+    pair: Pair,
     agree: u32,
     epoch: u32,
     /// Slow reads in a row, and requests in a row for what was there.
@@ -31,6 +27,16 @@ pub struct Stream {
     there: u32,
     /// When it was last read: reads of the file.
     pub(crate) used: u32,
+}
+
+/// Two requests that were made together: where their pieces begin as they are read, the bytes of each, 0 without any, and
+/// when the first came, ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pair {
+    first: i64,
+    second: i64,
+    bytes: u64,
+    came_ns: u64,
 }
 
 impl Stream {
@@ -63,11 +69,6 @@ impl Stream {
         self.agree = 1;
         self.run = 2 * read.len;
         self.window = 0;
-        self.began = false;
-    }
-
-    fn is_asked(&self, at: i64) -> bool {
-        if self.delta < 0 { at >= self.issued } else { at < self.issued }
     }
 
     fn shape(&self, len: u64) -> Shape {
@@ -88,7 +89,7 @@ impl Stream {
     ) -> Effect {
         let (at, slow) = (read.offset as i64, read.is_slow());
         let ahead = self.is_ahead();
-        let covered = self.began && self.is_asked(at);
+        let covered = ahead && if self.delta < 0 { at >= self.issued } else { at < self.issued };
         self.agree = self.agree.saturating_add(1);
         self.start = at;
         self.run = self.run.saturating_add(read.len);
@@ -102,13 +103,9 @@ impl Stream {
             (true, true) => self.window = (self.window * 2).min(WINDOW_MAX),
             _ => {}
         }
-        let (from, to) = self.together;
-        let among =
-            covered && slow && if self.delta < 0 { at < from && at >= to } else { at >= from && at < to };
-        if among && self.waited {
-            device.learn_rate(read);
+        if covered {
+            self.meet(read, slow, device);
         }
-        self.waited = among;
         device.join(&mut self.epoch, read.now_ns);
         let shape = self.shape(read.len);
         let effect = |reason| Effect { covered, order: (shape, 0), reason, ..Effect::default() };
@@ -127,21 +124,41 @@ impl Stream {
             self.window = 2 * read.len.max(least);
             self.most = self.window;
             self.issued = if self.delta > 0 { at + self.delta } else { at };
-            self.began = true;
+            self.pair.bytes = 0;
         }
-        let may = (2 * self.run).min(device.share());
+        // What a pair says is waited for.
+        let may = if self.pair.bytes > 0 { self.most } else { (2 * self.run).min(device.share()) };
         self.most = self.window.min(may);
-        if self.most < 2 * read.len || device.is_paused() {
+        if self.most < 2 * read.len {
             self.window = 0;
             return effect(Reason::Saturated);
         }
-        let asked = self.go_ahead(read, pages);
+        let asked = self.go_ahead(read, observing, pages);
         Effect { asked, order: (shape, self.most), ..effect(Reason::Prefetching) }
+    }
+
+    /// A read of what was asked for: the second of two requests comes as much later than the first as its bytes take.
+    fn meet(&mut self, read: &Read, slow: bool, device: &Device) {
+        let (from, to) = (read.offset as i64, (read.offset + read.len) as i64);
+        let reached = |place: i64| if self.delta < 0 { from < place } else { to > place };
+        let Pair { first, second, bytes, came_ns } = self.pair;
+        if bytes > 0 && came_ns > 0 && reached(second) {
+            device.learn_rate(bytes, read.now_ns.saturating_sub(came_ns), slow);
+            self.pair.bytes = 0;
+        } else if came_ns == 0 && reached(first) {
+            if slow {
+                self.pair.came_ns = read.now_ns;
+            } else if bytes > 0 {
+                // It came before it was read: the device is no slower than it is taken for.
+                device.learn_rate(bytes, device.time_of(bytes), false);
+                self.pair.bytes = 0;
+            }
+        }
     }
 
     /// Asks until the stream is `most` bytes ahead, as it reads them. Bytes asked for. Observing, nothing comes, and so says
     /// nothing.
-    fn go_ahead(&mut self, read: &Read, pages: &mut impl Pages) -> u64 {
+    fn go_ahead(&mut self, read: &Read, observing: bool, pages: &mut impl Pages) -> u64 {
         let (at, len) = (read.offset as i64, read.len.max(1));
         let (step, sign) = (self.delta.unsigned_abs(), self.delta.signum());
         // A short gap is read, too; after a long one each piece is asked for by itself.
@@ -157,7 +174,7 @@ impl Stream {
             (false, _) => at + self.delta,
         };
         self.issued = if sign > 0 { self.issued.max(next) } else { self.issued.min(next) };
-        let (mut asked, from) = (0, self.issued);
+        let mut asked = 0;
         while self.issued.abs_diff(at) < reach + u64::from(!dense) {
             let start = if dense && sign < 0 { self.issued - piece as i64 } else { self.issued };
             let end = start + piece as i64;
@@ -168,8 +185,10 @@ impl Stream {
                 break;
             }
         }
-        if asked >= 2 * piece {
-            self.together = (from, self.issued);
+        if self.pair.bytes == 0 && asked >= 2 * piece && !observing {
+            // The latest two: the kernel may have read ahead into the first ones.
+            let first = self.issued - 2 * advance + if dense || sign > 0 { 0 } else { piece as i64 };
+            self.pair = Pair { first, second: first + advance, bytes: piece, came_ns: 0 };
         }
         asked
     }

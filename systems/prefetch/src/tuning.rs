@@ -22,5 +22,5 @@ pub const EPOCH_NS: u64 = 20_000_000;
 pub const REGIONS: usize = 64;
 /// Times what fetching a part takes that its misses must have cost, and that those to come may bring (1 to 16).
 pub const PRICE: u64 = 8;
-/// Misses' worth of gains that are remembered, to be lost again before nothing more is asked for (4 to 64).
-pub const GAINS: u64 = 16;
+/// A miss may wait for what is fetched so much longer: one part in so many (2 to 50).
+pub const QUEUE: u64 = 16;

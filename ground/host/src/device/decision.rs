@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 
-use super::hold::{Hold, hold_located_to_write, reopen_path};
+use super::hold::{Hold, hold_located_to_write};
 use super::refusal::EraseRefused;
 use super::report::DeviceReport;
-use super::subject::{Located, same};
+use super::subject::{Located, reopen_path, same};
 use super::usage::uses_of;
 use crate::Host;
 use crate::runner::Runner;

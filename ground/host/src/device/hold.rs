@@ -7,15 +7,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat};
+use rustix::fs::{FileType, FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
 use super::loops::Loops;
-use super::subject::Subject;
+use super::subject::{Subject, locate, reopen_path};
 use super::usage::uses_of;
 use crate::Host;
 
@@ -56,11 +56,6 @@ pub fn hold(path: &Path) -> io::Result<Result<Hold, InUse>> {
 /// It cannot be opened.
 pub fn hold_to_write(path: &Path) -> io::Result<Result<Hold, InUse>> {
     hold_located_to_write(&Host::system(), &locate(path)?)
-}
-
-/// What `path` means now. Nothing is opened for reading: the descriptor pins it.
-pub(super) fn locate(path: &Path) -> io::Result<OwnedFd> {
-    Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// As [`hold`], of what was located.
@@ -136,14 +131,6 @@ fn claim(open: &OpenOptions, path: &Path, is_block: bool, lock: FlockOperation) 
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// A path at which this process, and the programs that it starts, open again what an open descriptor is, whatever has
-/// become of its names (proc(5), /proc/PID/fd). Good as long as the descriptor is open.
-pub fn reopen_path(open: impl AsFd) -> PathBuf {
-    // the number that /proc knows us by, which is another than getpid's when it is mounted by an outer PID namespace
-    let own = std::fs::read_link("/proc/self").unwrap_or_else(|_| std::process::id().to_string().into());
-    Path::new("/proc").join(own).join("fd").join(open.as_fd().as_raw_fd().to_string())
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Which device or file a path means.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-use camino::{Utf8Path, Utf8PathBuf};
-use rustix::fs::{FileType, fstat};
+use std::path::{Path, PathBuf};
 
-use super::hold::{locate, reopen_path};
+use camino::{Utf8Path, Utf8PathBuf};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+
 use super::refusal::EraseRefused;
 use crate::Host;
 
@@ -83,4 +85,17 @@ pub(super) fn same(a: &Utf8Path, b: &Utf8Path) -> bool {
         (false, false) => (x.dev(), x.ino()) == (y.dev(), y.ino()),
         _ => false,
     }
+}
+
+/// What `path` means now. Nothing is opened for reading: the descriptor pins it.
+pub(super) fn locate(path: &Path) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// A path at which this process, and the programs that it starts, open again what an open descriptor is, whatever has
+/// become of its names (proc(5), /proc/PID/fd). Good as long as the descriptor is open.
+pub fn reopen_path(open: impl AsFd) -> PathBuf {
+    // the number that /proc knows us by, which is another than getpid's when it is mounted by an outer PID namespace
+    let own = std::fs::read_link("/proc/self").unwrap_or_else(|_| std::process::id().to_string().into());
+    Path::new("/proc").join(own).join("fd").join(open.as_fd().as_raw_fd().to_string())
 }
