@@ -115,14 +115,21 @@ fn requests_on_nodes_and_handles_are_understood() {
     asked(opcode::READDIRPLUS, &read, b"", |o| {
         assert_eq!(o, Operation::ReadDirPlus { handle, offset, size });
     });
-    let writes =
-        [(4, 0, 0), (2, 77, libc::O_WRONLY), (0, 0, libc::O_RDWR | libc::O_DSYNC), (2, 0, libc::O_SYNC)];
+    let writes = [
+        (4, 0, 0),
+        (1, 0, libc::O_RDWR),
+        (2, 77, libc::O_WRONLY),
+        (0, 0, libc::O_RDWR | libc::O_DSYNC),
+        (2, 0, libc::O_SYNC),
+    ];
     for (write_flags, owner, flags) in writes {
         let write = [longs(&[5, 8192]), words(&[3, write_flags]), longs(&[owner]), words(&[flags as u32, 0])]
             .concat();
-        let (kill_priv, direct, durable) = (write_flags == 4, write_flags == 2, flags & libc::O_DSYNC != 0);
+        let [collected, direct, kill_priv] = [1, 2, 4].map(|flag| write_flags == flag);
+        let durable = flags & libc::O_DSYNC != 0;
         asked(opcode::WRITE, &write, b"abc", |o| {
-            assert_eq!(o, Operation::Write { handle, offset, data: b"abc", kill_priv, direct, durable });
+            let data = b"abc";
+            assert_eq!(o, Operation::Write { handle, offset, data, kill_priv, direct, collected, durable });
         });
     }
     let write = [longs(&[5, 8192]), words(&[3, 4]), longs(&[0, 0])].concat();

@@ -317,17 +317,10 @@ impl Server {
         reply: Reply<'_>,
     ) -> Answered {
         let (ino, user) = (request.header.node, request.header.uid);
-        let collected = self.settings.writeback && from == IoPath::Cache;
-        let from = if collected { IoPath::Collected } else { from };
-        let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
-            // Of what the kernel has collected it drops the rest and says nothing, unless all of it has failed.
-            Ok(written) if collected && written.bytes < data.len() => Err(Error::NoSpace),
-            written => written,
-        };
-        let written = match written {
+        let written = match self.fs.serve_write(ino, Some(offset), data, kill_priv, from) {
             Ok(written) => written,
             Err(e) => {
-                if collected && e.errno() == libc::ENOSPC {
+                if self.settings.writeback && from == IoPath::Collected && e.errno() == libc::ENOSPC {
                     self.note_dropped(ino);
                 }
                 return reply.error(e.errno());
@@ -486,12 +479,13 @@ impl FileSystem for Server {
                 let read = |out: &mut [u8]| self.fs.serve_read(ino, offset, out, way(direct));
                 reply.fill(size as usize, |out| read(out).map_err(|e| e.errno()))
             }
-            Operation::Write { offset, data, kill_priv, direct, durable, .. } => {
+            Operation::Write { offset, data, kill_priv, direct, collected, durable, .. } => {
                 if let Some(beat) = &self.beat {
                     beat.wrote(ino, request.header.pid);
                 }
                 // Past the page cache no FSYNC follows.
-                self.write(request, offset, data, kill_priv, (way(direct), durable && direct), reply)
+                let from = if collected { IoPath::Collected } else { way(direct) };
+                self.write(request, offset, data, kill_priv, (from, durable && direct), reply)
             }
             Operation::Fsync { .. } | Operation::FsyncDir { .. } => {
                 // The kernel says itself what it has dropped.

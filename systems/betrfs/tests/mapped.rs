@@ -386,9 +386,32 @@ fn who_writes_until_the_device_is_full_ends(bench: &mut Bench) {
     assert_eq!(differs(&std::fs::read(&path).unwrap(), &piece), None);
 }
 
+/// The kernel takes what is stored to a mapping, and finds out later that there is no space: the sync must say so.
+fn a_mapping_that_finds_no_space_is_said(bench: &mut Bench) {
+    /// As much as a request of the kernel has. Of it a part fits.
+    const STORED: usize = 1 << 20;
+    let file = new_file(&bench.at("mapped"), STORED);
+    let others = new_file(&bench.at("others"), 0);
+    let (mut at, mut bytes) = (0, 256 << 20);
+    while bytes >= STORED as u64 / 4 {
+        match rustix::fs::fallocate(&others, rustix::fs::FallocateFlags::empty(), at, bytes) {
+            Ok(()) => at += bytes,
+            Err(_) => bytes /= 2,
+        }
+    }
+    let mut mapping = Mapping::of(&file, STORED);
+    mapping.store(0, &pattern(STORED));
+    assert!(file.sync_all().is_err(), "1 MiB fits where a quarter of it did not");
+    others.set_len(0).unwrap();
+    others.sync_all().unwrap();
+    mapping.store(0, &pattern(STORED));
+    file.sync_all().unwrap();
+}
+
 type Test = fn(&mut Bench);
 
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 10] = [
+    ("a_mapping_that_finds_no_space_is_said", a_mapping_that_finds_no_space_is_said),
     ("who_writes_until_the_device_is_full_ends", who_writes_until_the_device_is_full_ends),
     ("a_mapping_that_was_not_synced_is_copied_whole", a_mapping_that_was_not_synced_is_copied_whole),
     ("tar_alone_copies_what_only_a_mapping_has", tar_alone_copies_what_only_a_mapping_has),

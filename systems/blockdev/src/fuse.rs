@@ -178,6 +178,7 @@ mod tests {
             data: &data,
             kill_priv: false,
             direct: false,
+            collected: false,
             durable: false,
         };
         let asked = FuseAction::Ask(Ask::Write { lba: 1, data: &data, fua: false }, ReplyData::Written(8192));

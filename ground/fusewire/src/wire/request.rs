@@ -145,6 +145,9 @@ pub enum Operation<'a> {
         kill_priv: bool,
         /// Past the page cache.
         direct: bool,
+        /// Pages that the kernel has collected, of a mapping or with write-back: no program waits for the answer, and of it the kernel
+        /// (6.18) looks at the error alone, never at how much was written.
+        collected: bool,
         /// It must be durable when the caller goes on: `O_DSYNC` and `O_SYNC`. If it is `direct`, the kernel (6.18) sends no FSYNC
         /// after it.
         durable: bool,
@@ -383,6 +386,8 @@ fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>
 fn of_handle<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>> {
     const DATA_ONLY: u32 = 1;
     const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+    /// `FUSE_WRITE_CACHE`.
+    const WRITE_COLLECTED: u32 = 1;
     /// Only a read or write past the page cache names the owner of its locks: those of the cache are nobody's.
     const IO_LOCK_OWNER: u32 = 1 << 1;
     let word = |at| u32_at(fixed, at);
@@ -404,6 +409,7 @@ fn of_handle<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation
             data: rest.get(..word(16)? as usize)?,
             kill_priv: word(20)? & WRITE_KILL_SUIDGID != 0,
             direct: word(20)? & IO_LOCK_OWNER != 0,
+            collected: word(20)? & WRITE_COLLECTED != 0,
             durable: word(32)? & libc::O_DSYNC as u32 != 0,
         },
         opcode::RELEASE => Operation::Release { handle: long(0)? },

@@ -65,6 +65,22 @@ fn end_of(off: u64, len: u64) -> Result<u64> {
     off.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Error::TooLarge)
 }
 
+/// How far a write has come.
+#[derive(Debug, Default)]
+struct WriteProgress {
+    /// Bytes from the first one on.
+    done: usize,
+    stripped: bool,
+    stale: bool,
+    /// What the file had lost before and the kernel is to hear with this write.
+    refused: Option<Error>,
+}
+
+/// Whether a block of a file is reserved, and the first one behind it of which that is not so.
+fn run_of(state: &State, block: u64) -> (bool, u64) {
+    state.reserved.as_deref().map_or((false, u64::MAX), |reserved| reserved.run(block))
+}
+
 impl Inode {
     /// From now on there may be holes.
     fn make_sparse(&mut self) {
@@ -168,46 +184,7 @@ impl Fs {
     /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`]; [`Error::LostForSpace`] or
     /// [`Error::DataLost`] of what was taken before; the store's.
     pub fn write(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
-        self.despite_losses(|| self.write_once(ino, off, data, kill_priv))
-    }
-
-    fn write_once(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
-        let _tree = self.shared();
-        let node = self.node(ino)?;
-        let mut state = node.write();
-        self.write_to(&node, &mut state, off, data, kill_priv, IoPath::Direct)
-    }
-
-    /// Writes for the kernel.
-    pub(crate) fn serve_write(
-        &self,
-        ino: u64,
-        off: u64,
-        data: &[u8],
-        kill_priv: bool,
-        from: IoPath,
-    ) -> Result<WriteOutcome> {
-        self.despite_losses(|| self.serve_write_once(ino, off, data, kill_priv, from))
-    }
-
-    fn serve_write_once(
-        &self,
-        ino: u64,
-        off: u64,
-        data: &[u8],
-        kill_priv: bool,
-        from: IoPath,
-    ) -> Result<WriteOutcome> {
-        let _tree = self.shared();
-        let node = self.node(ino)?;
-        from.note(&node);
-        let mut state = node.write();
-        let mode = state.inode.mode;
-        let bytes = self.write_to(&node, &mut state, off, data, kill_priv, from)?;
-        let stripped = state.inode.mode != mode;
-        drop(state);
-        let stale = from == IoPath::Direct && node.cached.load(Ordering::SeqCst);
-        Ok(WriteOutcome { bytes, stripped, stale })
+        Ok(self.serve_write(ino, Some(off), data, kill_priv, IoPath::Direct)?.bytes)
     }
 
     /// Writes `data` at the end of the file; otherwise as [`Fs::write`].
@@ -215,56 +192,109 @@ impl Fs {
     /// # Errors
     /// As [`Fs::write`].
     pub fn append(&self, ino: u64, data: &[u8]) -> Result<usize> {
-        self.despite_losses(|| self.append_once(ino, data))
+        Ok(self.serve_write(ino, None, data, false, IoPath::Direct)?.bytes)
     }
 
-    fn append_once(&self, ino: u64, data: &[u8]) -> Result<usize> {
-        let _tree = self.shared();
-        let node = self.node(ino)?;
-        let mut state = node.write();
-        let end = state.inode.size;
-        self.write_to(&node, &mut state, end, data, false, IoPath::Direct)
-    }
-
-    fn write_to(
+    /// Writes at `off`, or at the end of the file. Of what the kernel has collected it writes all that there is space for, and an
+    /// error says that something is missing.
+    pub(crate) fn serve_write(
         &self,
-        node: &Arc<Node>,
-        state: &mut State,
-        off: u64,
+        ino: u64,
+        off: Option<u64>,
         data: &[u8],
         kill: bool,
         from: IoPath,
-    ) -> Result<usize> {
+    ) -> Result<WriteOutcome> {
+        let mut progress = WriteProgress::default();
+        let ended = self.despite_losses(|| self.write_once(ino, off, data, kill, from, &mut progress));
+        let WriteProgress { done, stripped, stale, refused } = progress;
+        match ended.and(refused.map_or(Ok(()), Err)) {
+            // The next write meets it again.
+            Err(_) if done > 0 && from != IoPath::Collected => {}
+            ended => ended?,
+        }
+        Ok(WriteOutcome { bytes: done, stripped, stale })
+    }
+
+    fn write_once(
+        &self,
+        ino: u64,
+        off: Option<u64>,
+        data: &[u8],
+        kill: bool,
+        from: IoPath,
+        progress: &mut WriteProgress,
+    ) -> Result<()> {
+        let _tree = self.shared();
+        let node = self.node(ino)?;
+        from.note(&node);
+        let mut state = node.write();
+        let mode = state.inode.mode;
+        let ended = self.write_rest(&node, &mut state, off, data, kill, from, progress);
+        progress.stripped |= state.inode.mode != mode;
+        drop(state);
+        progress.stale = from == IoPath::Direct && node.cached.load(Ordering::SeqCst);
+        ended
+    }
+
+    /// Writes what is not done yet.
+    #[expect(clippy::too_many_arguments, reason = "a write is that much")]
+    fn write_rest(
+        &self,
+        node: &Arc<Node>,
+        state: &mut State,
+        off: Option<u64>,
+        data: &[u8],
+        kill: bool,
+        from: IoPath,
+        progress: &mut WriteProgress,
+    ) -> Result<()> {
         regular(&state.inode)?;
+        let off = off.map_or(state.inode.size, |off| off.saturating_add(progress.done as u64));
+        let data = &data[progress.done..];
         end_of(off, data.len() as u64)?;
         if let Some(Err(e)) = state.loss.as_mut().map(|loss| loss.check_write(off)) {
-            // This is the report, as no sync comes here after it: it would be refused for ever.
-            if from == IoPath::Collected {
-                state.loss = None;
+            if from != IoPath::Collected {
+                return Err(e);
             }
-            return Err(e);
+            // This is the report, as no sync comes here after it: it would be refused for ever.
+            state.loss = None;
+            progress.refused = Some(e);
         }
         let home = node.home(state)?;
         let before = state.inode.size;
-        let (mut done, mut most) = (0, WRITE_MAX);
+        // `done` ends where the first bytes are missing.
+        let (mut at, mut done, mut most) = (0, 0, WRITE_MAX);
         let mut failed = None;
-        while done < data.len() {
-            let at = off + done as u64;
-            let len = (most - (at % SIZE) as usize).min(data.len() - done);
+        while at < data.len() {
+            let here = off + at as u64;
+            let len = (most - (here % SIZE) as usize).min(data.len() - at);
             let losses = self.streams.losses();
-            match self.write_piece(node, state, &home, at, &data[done..done + len], kill) {
-                Ok(()) if most == WRITE_MAX => done += len,
-                // The rest is another operation: after a crash no write of 1 MiB is there in part.
+            match self.write_piece(node, state, &home, here, &data[at..at + len], kill) {
                 Ok(()) => {
-                    done += len;
+                    at += len;
+                    if failed.is_none() {
+                        done = at;
+                    }
+                    // The rest is another operation: after a crash no write of 1 MiB is there in part.
+                    if most < WRITE_MAX && from != IoPath::Collected {
+                        break;
+                    }
+                    most = WRITE_MAX;
+                }
+                // What another file has lost says nothing of the space: the caller settles that and comes again with the rest.
+                Err(Error::NoSpace) if self.streams.has_lost_since(losses) => {
+                    failed = Some(Error::NoSpace);
                     break;
                 }
-                // What fits is written, as by ext4: programs count on a short write before the error. What another file has lost
-                // says nothing of the space: the caller settles that and comes again with all.
-                Err(Error::NoSpace) if len > BLOCK && !self.streams.has_lost_since(losses) => {
-                    // Each attempt in vain may cost a checkpoint.
-                    let fits = self.space().available.min(len as u64 / 2) as usize;
-                    most = fits.next_multiple_of(BLOCK).max(BLOCK);
+                // What fits is written, as by ext4: programs count on a short write before the error.
+                Err(Error::NoSpace) if len > BLOCK => most = self.shorter(state, here, len),
+                // The kernel drops all that it has collected, so what lies behind is written if it is reserved.
+                Err(Error::NoSpace) if from == IoPath::Collected => {
+                    failed = Some(Error::NoSpace);
+                    let end = run_of(state, here / SIZE).1.saturating_mul(SIZE);
+                    at = data.len().min(usize::try_from(end - off).unwrap_or(usize::MAX));
+                    most = WRITE_MAX;
                 }
                 Err(e) => {
                     failed = Some(e);
@@ -275,13 +305,26 @@ impl Fs {
         if let Some(loss) = &mut state.loss {
             loss.written(off, off + done as u64);
         }
-        if done == data.len() {
+        if done == data.len() && progress.done == 0 {
             self.contents.written(node, state, off, data, before);
         } else {
             // How much of the last piece there is nobody knows.
             state.changes();
         }
-        failed.filter(|_| done == 0).map_or(Ok(done), Err)
+        progress.done += done;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Bytes of the next attempt, from the begin of the block at `off` on, after one of `len` bytes has found no space: they are all
+    /// reserved, or none is.
+    fn shorter(&self, state: &State, off: u64, len: usize) -> usize {
+        let block = off / SIZE;
+        let (is_reserved, end) = run_of(state, block);
+        let run = (end - block).saturating_mul(SIZE);
+        let least = if run < off % SIZE + len as u64 { run } else { len as u64 / 2 };
+        // Each attempt in vain may cost a checkpoint.
+        let fits = if is_reserved { least } else { least.min(self.space().available) };
+        (fits as usize).next_multiple_of(BLOCK).max(BLOCK)
     }
 
     fn write_piece(

@@ -230,7 +230,8 @@ impl Fs {
     /// for callers that cannot give the file system away. Only valid when no operation follows but reads.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is none for what is known of some inode, even now; the store's.
+    /// [`Error::NoSpace`] if there is none for what is known of some inode, even now; that or [`Error::DataLost`] if data of some file
+    /// were taken and are lost, and nobody has heard of it; the store's.
     pub fn settle(&self) -> Result<()> {
         self.save_unsaved();
         self.write_collected()?;
@@ -244,7 +245,12 @@ impl Fs {
             self.save_unsaved();
             self.db.checkpoint()?;
         }
-        if self.unsaved.load(Ordering::Acquire) { Err(Error::NoSpace) } else { Ok(()) }
+        let unsaid = |node: Arc<Node>| node.read().loss.as_ref().map(|loss| loss.error());
+        match self.nodes.all().into_iter().find_map(unsaid) {
+            Some(error) => Err(error),
+            None if self.unsaved.load(Ordering::Acquire) => Err(Error::NoSpace),
+            None => Ok(()),
+        }
     }
 
     /// The store below, for figures and checks.
@@ -445,11 +451,13 @@ impl Fs {
         Ok(())
     }
 
-    /// Writes `all`, or if there is no space for that `least`, which only frees. False in the latter case.
+    /// Writes `all`, or if there is no space for that `least`, which only frees. False in the latter case. If another file has lost
+    /// data meanwhile, that says nothing of the space: the caller is to come again, see [`Fs::despite_losses`].
     fn commit_freeing(&self, all: WriteBatch, least: impl FnOnce() -> Result<WriteBatch>) -> Result<bool> {
+        let losses = self.streams.losses();
         match self.commit(all) {
             Ok(()) => Ok(true),
-            Err(Error::NoSpace) => {
+            Err(Error::NoSpace) if !self.streams.has_lost_since(losses) => {
                 self.commit(least()?)?;
                 self.unsaved.store(true, Ordering::Release);
                 Ok(false)

@@ -156,6 +156,8 @@ pub(super) enum Planted {
     BadSector,
     /// Whoever waits for it hears of a loss that somebody else has settled when he looks.
     Settled,
+    /// That, when one was waited for in vain.
+    SettledAtNext,
 }
 
 /// A piece of a stream.
@@ -195,7 +197,7 @@ impl Shared {
                         let source = std::io::Error::from_raw_os_error(libc::EIO);
                         return Err(betree::Error::Io { doing: "reading a node", source });
                     }
-                    Some(Planted::Settled) | None => {}
+                    Some(Planted::Settled | Planted::SettledAtNext) | None => {}
                 }
                 self.db.write(stream.batch())
             })
@@ -359,9 +361,14 @@ impl Streams {
         #[cfg(test)]
         let mut planted = self.shared.planted.lock().unwrap_or_else(|e| e.into_inner());
         #[cfg(test)]
-        if planted.take_if(|it| *it == Planted::Settled).is_some() {
-            self.shared.losses.fetch_add(1, Ordering::AcqRel);
-            return Err(Error::NoSpace);
+        match *planted {
+            Some(Planted::SettledAtNext) => *planted = Some(Planted::Settled),
+            Some(Planted::Settled) => {
+                *planted = None;
+                self.shared.losses.fetch_add(1, Ordering::AcqRel);
+                return Err(Error::NoSpace);
+            }
+            _ => {}
         }
         #[cfg(test)]
         drop(planted);

@@ -278,7 +278,7 @@ fn what_one_file_loses_is_no_reason_to_refuse_others() {
             assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "{name}: the loss is told");
             assert_eq!(fs.attr(log).expect("its size").size, PIECE as u64, "{name}");
         }
-        _ = fs.sync();
+        _ = fs.sync_of(log);
         fs.close().expect("close");
         is_clean(storage);
     }
@@ -460,7 +460,7 @@ fn what_was_reserved_and_lost_its_data_is_reserved_again() {
     fs.db.take_back(all);
     fs.set_attr(log, &SetAttr { size: Some(0), ..SetAttr::default() }).expect("truncate");
     assert_eq!(promised(&fs), 0);
-    _ = fs.sync();
+    _ = fs.sync_of(log);
     fs.close().expect("close");
     is_clean(storage);
 }
@@ -663,6 +663,36 @@ fn a_long_write_is_not_cut_short_because_another_file_has_lost_something() {
     assert!(matches!(written, Ok(n) if n == MIB as usize), "{written:?}");
 }
 
+/// The first piece is written by the time that the loss shows, which is before the second.
+#[test]
+fn a_write_of_two_pieces_is_whole_though_another_file_has_lost_something_in_between() {
+    let (_storage, fs, [_, other]) = two_files();
+    fs.streams.plant(Planted::SettledAtNext);
+    let written = fs.write(other, 100, &[9; MIB as usize], false);
+    assert!(matches!(written, Ok(n) if n == MIB as usize), "{written:?}");
+    let found = fs.read(other, 100, 2 << 20).expect("read");
+    assert!(found.len() == MIB as usize && found.iter().all(|byte| *byte == 9));
+}
+
+/// A change that found no space is made in a smaller form; one that another file was in the way of is made as it is.
+#[test]
+fn a_file_is_cut_off_as_a_whole_though_another_file_has_lost_something() {
+    let (_storage, fs, [_, other]) = two_files();
+    fs.streams.plant(Planted::Settled);
+    fs.set_attr(other, &SetAttr { size: Some(4096), ..SetAttr::default() }).expect("truncate");
+    assert!(!fs.node(other).expect("the file").read().unsaved);
+}
+
+/// Whoever unmounts is the last to hear of it.
+#[test]
+fn what_was_lost_and_not_said_is_an_error_of_the_end() {
+    let (_storage, fs, _) = lossy(None);
+    assert!(matches!(fs.settle(), Err(Error::NoSpace)), "taken, and not written");
+    let (_storage, fs, [log, _]) = lossy(None);
+    assert!(fs.sync_of(log).is_err());
+    fs.settle().expect("it was said");
+}
+
 #[test]
 fn what_a_file_has_lost_is_said_also_after_nobody_held_it() {
     let (_storage, mut fs, [log, _]) = lossy(None);
@@ -756,9 +786,10 @@ fn what_is_removed_at_the_second_attempt_counts_once() {
 #[test]
 fn a_refused_write_of_what_the_kernel_has_collected_is_the_report_of_a_loss() {
     let (_storage, fs, [log, _]) = lossy(None);
-    let write = || fs.serve_write(log, 2 * LOST as u64, b"x", false, IoPath::Collected);
+    let write = || fs.serve_write(log, Some(2 * LOST as u64), b"x", false, IoPath::Collected);
     let written = write();
     assert!(matches!(written, Err(Error::LostForSpace)), "{written:?}");
+    assert_eq!(fs.read(log, 2 * LOST as u64, 2).expect("read"), b"x", "there is space for these");
     assert_eq!(write().expect("it was said").bytes, 1);
     fs.sync_of(log).expect("it was said");
 }

@@ -54,6 +54,15 @@ impl Reserved {
         self.areas.iter().any(|area| area.first <= first && end <= area.end)
     }
 
+    /// Whether a block is reserved, and the first one behind it of which that is not so.
+    pub(in crate::fs) fn run(&self, block: u64) -> (bool, u64) {
+        match self.areas.iter().find(|area| block < area.end) {
+            Some(area) if area.first <= block => (true, area.end),
+            Some(area) => (false, area.first),
+            None => (false, u64::MAX),
+        }
+    }
+
     /// Those of the blocks `[first, end)` that are not reserved.
     pub(super) fn gaps(&self, first: u64, end: u64) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();

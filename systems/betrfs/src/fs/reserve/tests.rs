@@ -98,6 +98,26 @@ fn what_was_allocated_can_be_written_on_a_full_file_system_and_written_over() {
     }
 }
 
+/// What the kernel has collected is dropped where it is refused, so the reserved part of it must be taken, wherever it lies.
+#[test]
+fn what_is_reserved_is_written_though_what_is_beside_it_finds_no_space() {
+    const HALF: usize = 512 << 10;
+    for reserved in [0, HALF as u64] {
+        let storage = formatted(96 << 20);
+        let fs = open(&storage);
+        let file = make(&fs, b"file");
+        fs.set_attr(file, &SetAttr { size: Some(2 * HALF as u64), ..SetAttr::default() }).expect("size");
+        fs.allocate(file, KEEP, reserved, HALF as u64).expect("allocate");
+        fill(&fs, b"filler");
+        let written = fs.serve_write(file, Some(0), &[9; 2 * HALF], false, crate::fs::IoPath::Collected);
+        assert_eq!(written.map_err(|e| e.errno()), Err(libc::ENOSPC));
+        let found = fs.read(file, reserved, HALF).expect("read");
+        assert!(found.len() == HALF && found.iter().all(|byte| *byte == 9), "reserved at {reserved}");
+        assert_eq!(blocks_promised(&fs), 0);
+        fs.close().expect("close");
+    }
+}
+
 #[test]
 fn truncating_punching_and_removing_give_back_what_was_reserved() {
     let storage = formatted(64 << 20);
