@@ -7,7 +7,8 @@
 //! * A page that was stored to through a mapping, or with `-o writeback` written, is data that only the kernel has. Before a
 //!   range is called a hole the kernel is told to drop its pages there, which makes it write them first.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::Builder;
 
@@ -64,6 +65,29 @@ impl<E> UserQueues<E> {
     fn lacks_thread(&self) -> bool {
         let users = self.waiting.iter().map(|(user, _)| *user).filter(|user| !self.users.contains(user));
         self.threads < THREADS_MAX && users.collect::<BTreeSet<u32>>().len() > self.idle
+    }
+}
+
+/// Bytes of files whose pages the kernel is to drop and for which nobody waits, by user and inode. There is one range for each, however
+/// often it is added to: a write that need not wait comes as fast as its user likes.
+#[derive(Default)]
+struct PendingDrops(Mutex<HashMap<(u32, u64), Range<u64>>>);
+
+impl PendingDrops {
+    /// Adds to the range of `of`; true if there was none, and somebody has to [take](PendingDrops::take) it.
+    fn add(&self, of: (u32, u64), range: Range<u64>) -> bool {
+        let mut pending = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(there) = pending.get_mut(&of) else {
+            pending.insert(of, range);
+            return true;
+        };
+        *there = there.start.min(range.start)..there.end.max(range.end);
+        false
+    }
+
+    /// What was added before. What is added from now on is another range.
+    fn take(&self, of: (u32, u64)) -> Range<u64> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&of).unwrap_or_default()
     }
 }
 
@@ -166,6 +190,7 @@ fn sought_behind_pages(
 /// Tells the kernel, and the threads that may wait for it.
 pub(crate) struct Coherence {
     shared: Arc<Shared>,
+    pending: Arc<PendingDrops>,
     /// There are threads.
     runs: bool,
 }
@@ -177,7 +202,7 @@ impl Coherence {
         let shared = Arc::new(Shared { notifier, errands, changed: Condvar::new() });
         let run = shared.clone();
         let runs = thread().spawn(move || run.run(true)).is_ok();
-        Coherence { shared, runs }
+        Coherence { shared, pending: Arc::default(), runs }
     }
 
     /// Attributes of `ino` are no longer what the kernel thinks. Waits for nothing: they have no lock there.
@@ -187,7 +212,19 @@ impl Coherence {
 
     /// The size and some data of `ino` are no longer what the kernel thinks. It hears of it later.
     pub fn forget_file(&self, ino: u64) {
-        self.shared.push(NOBODY, Box::new(move |notifier| drop_pages(notifier, ino, 0, u64::MAX)));
+        self.drop_later(NOBODY, ino, 0..u64::MAX);
+    }
+
+    /// Has the kernel drop these pages, with all others of the file that are asked for by then.
+    fn drop_later(&self, user: u32, ino: u64, range: Range<u64>) {
+        if self.pending.add((user, ino), range) {
+            let pending = self.pending.clone();
+            let errand = move |notifier: &Notifier| {
+                let Range { start, end } = pending.take((user, ino));
+                drop_pages(notifier, ino, start, end);
+            };
+            self.shared.push(user, Box::new(errand));
+        }
     }
 
     /// Answers a write of `bytes` at `off` by `user` when no page of before is left.
@@ -198,20 +235,25 @@ impl Coherence {
         }
         // The kernel drops a page when those who read it have their answers: these must find somebody to give them. With
         // too many such writes at once an older page for a moment is better than a wait for ever.
-        let (answered, reply) = match reply.park() {
-            Ok((answered, later)) => (answered, Some(later)),
-            Err(reply) => (reply.written(bytes as u32), None),
-        };
-        if bytes > 0 {
-            let errand = Box::new(move |notifier: &Notifier| {
-                drop_pages(notifier, ino, off, off.saturating_add(bytes as u64));
-                if let Some(reply) = reply {
-                    reply.answer(Ok(written_bytes(bytes as u32).into()));
-                }
-            });
-            self.shared.push(user, errand);
+        if bytes == 0 {
+            return reply.written(0);
         }
-        answered
+        let end = off.saturating_add(bytes as u64);
+        match reply.park() {
+            Ok((answered, reply)) => {
+                let errand = Box::new(move |notifier: &Notifier| {
+                    drop_pages(notifier, ino, off, end);
+                    reply.answer(Ok(written_bytes(bytes as u32).into()));
+                });
+                self.shared.push(user, errand);
+                answered
+            }
+            Err(reply) => {
+                let answered = reply.written(bytes as u32);
+                self.drop_later(user, ino, off..end);
+                answered
+            }
+        }
     }
 
     /// Answers a seek by `user` when the kernel has written what it may have in the holes that the answer relies on.
@@ -257,6 +299,16 @@ impl Drop for Coherence {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drops_that_nobody_waits_for_are_one_for_each_file_and_user() {
+        let pending = PendingDrops::default();
+        assert!(pending.add((1000, 7), 8192..12288));
+        assert!((0..1000).all(|n| !pending.add((1000, 7), 4096 + n..20480)));
+        assert!(pending.add((1001, 7), 0..4096) && pending.add((1000, 8), 0..4096));
+        assert_eq!(pending.take((1000, 7)), 4096..20480);
+        assert!(pending.add((1000, 7), 0..1), "what comes later is another");
+    }
 
     #[test]
     fn an_errand_of_one_user_keeps_no_other_user_waiting() {
