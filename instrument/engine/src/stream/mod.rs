@@ -540,8 +540,7 @@ impl<'r, P: Port> Runner<'r, P> {
 
     #[cold]
     fn fault(&self, what: &str, error: &std::io::Error) -> Box<RunFault> {
-        let path = self.path.strip_suffix(&[0]).unwrap_or(&self.path);
-        let at = String::from_utf8_lossy(path);
+        let at = self.frame.shared.shown(&self.path);
         let hint = match error.raw_os_error() {
             Some(libc::EINVAL) if self.spec.open.direct => {
                 "; with direct=1, sizes and offsets must be multiples of the device's block"
@@ -734,7 +733,7 @@ impl<'r, P: Port> Runner<'r, P> {
         };
         checker.check(piece, place.offset, &place.buffer[..place.bytes]).map_err(|wrong| {
             let fileset = &self.frame.shared.filesets[self.spec.files[place.file].fileset];
-            let path = fileset.file_path(0, &mut self.path).to_string_lossy();
+            let path = self.frame.shared.shown(fileset.file_path(0, &mut self.path).to_bytes());
             RunFault::boxed(format!("{}: {wrong}, in {path}", self.frame.label))
         })
     }
