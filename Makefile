@@ -81,6 +81,7 @@ bench: setup-tests
 conformance: setup-tests
 	$(CARGO) build --locked -p loadline-engine --example job
 	$(CARGO) test --locked -p loadline-engine --test conformance -- --include-ignored --nocapture all_
+	$(CARGO) test --locked -p loadline-simulate --test conformance -- --include-ignored --nocapture all_load_files
 	$(CARGO) test --locked -p loadline-kv --test conformance -- --include-ignored --nocapture all_rows
 	$(CARGO) test --locked -p loadline-sql --test conformance -- --include-ignored --nocapture all_mixes
 

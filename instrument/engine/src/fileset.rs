@@ -106,6 +106,8 @@ pub struct LiveFileset {
     pub write_only: bool,
     /// Path of the block device, when it is one (`define file` on a device).
     pub raw: Option<std::ffi::CString>,
+    /// Name of that device: `raw` may be the path of a descriptor, which tells nobody anything.
+    pub device: Option<String>,
     /// Bytes that appends may add before a file is cut back to its nominal size; see [`LiveFileset::grow`].
     pub growth_limit_bytes: u64,
     /// Path of the tree's root below the target's root, with a slash at its end.
@@ -148,6 +150,7 @@ impl LiveFileset {
             read_only: false,
             write_only: false,
             raw: None,
+            device: None,
             growth_limit_bytes: u64::MAX,
             prefix,
             changes,

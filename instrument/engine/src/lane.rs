@@ -365,12 +365,8 @@ impl<'r, T: Target> Lane<'r, T> {
 
     #[cold]
     fn failed(&self, op: &Op, fault: &RunFault) -> LaneEnd {
-        let path = self.path.strip_suffix(&[0]).unwrap_or(&self.path);
-        let at = if path.is_empty() {
-            String::new()
-        } else {
-            format!(", last file {}", String::from_utf8_lossy(path))
-        };
+        let path = self.shared.shown(&self.path);
+        let at = if path.is_empty() { path } else { format!(", last file {path}") };
         LaneEnd::Failed(RunFault::boxed(format!(
             "{}: flowop {} ({}) failed: {}{at}",
             self.label,

@@ -263,6 +263,7 @@ impl Run<'_> {
                 // then it is opened for reading only, whatever the fileset says
                 one.read_only = !written;
                 one.raw = Some(raw::open_path(&device, written, self.approved)?);
+                one.device = Some(device.display().to_string());
             } else if !changes.deleted[index] {
                 one.growth_limit_bytes = share;
             }

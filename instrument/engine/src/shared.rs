@@ -69,6 +69,15 @@ impl Totals {
 }
 
 impl Shared<'_> {
+    /// A path that was opened, as messages name it: a device by its name. May end with a zero byte.
+    #[cold]
+    pub fn shown(&self, path: &[u8]) -> String {
+        let path = path.strip_suffix(&[0]).unwrap_or(path);
+        let is_it = |fileset: &&LiveFileset| fileset.raw.as_ref().is_some_and(|raw| raw.as_bytes() == path);
+        let device = self.filesets.iter().find(is_it).and_then(|fileset| fileset.device.clone());
+        device.unwrap_or_else(|| String::from_utf8_lossy(path).into_owned())
+    }
+
     /// Whether lanes may do a set number of operations only.
     #[inline(always)]
     pub fn counts_ops(&self) -> bool {

@@ -118,6 +118,13 @@ fn an_end_without_a_result_is_an_error_that_says_how_it_ended() {
     let (departure, _) = child("read request; kill -ABRT $$", None, &never());
     let error = departure.result.unwrap_err();
     assert!(error.ends_with("(killed by signal 6: it gave up, or a library in it did)"), "{error}");
+    // a load that maps its files, when one of them is cut
+    let (departure, _) = child("read request; kill -BUS $$", None, &never());
+    let error = departure.result.unwrap_err();
+    assert!(
+        error.contains(": a page of a mapped file could not be had, since the file is shorter"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -179,8 +179,9 @@ impl<'r, P: Port> Runner<'r, P> {
         };
         let depth = spec.queue.depth.max(1) as usize;
         let next = Generator::new(spec, time_based, frame.seed);
-        // fio does not count the bytes of an engine that blocks as those that end a pass: only the time does
-        let endless = time_based && matches!(spec.queue.engine, QueueEngine::Blocking | QueueEngine::Mapped);
+        // fio does not count the bytes of an engine that blocks as those that end a pass: that does the end of all files, or the time
+        let blocks = matches!(spec.queue.engine, QueueEngine::Blocking | QueueEngine::Mapped);
+        let endless = time_based && blocks;
         let reads_back =
             spec.verify.as_ref().is_some_and(|verify| verify.read_back && (!endless || verify.backlog > 0));
         let checker = Checker::new(spec, next.seeds(), reads_back, time_based);
@@ -188,7 +189,7 @@ impl<'r, P: Port> Runner<'r, P> {
             next,
             pass_bytes: 0,
             last_was_sync: false,
-            pass_ends: if endless || (time_based && !reads_back) { u64::MAX } else { pass_ends(spec) },
+            pass_ends: if blocks || (time_based && !reads_back) { u64::MAX } else { pass_ends(spec) },
             checker,
             places: (0..depth).map(place).collect(),
             free: (0..depth).rev().collect(),
@@ -539,8 +540,7 @@ impl<'r, P: Port> Runner<'r, P> {
 
     #[cold]
     fn fault(&self, what: &str, error: &std::io::Error) -> Box<RunFault> {
-        let path = self.path.strip_suffix(&[0]).unwrap_or(&self.path);
-        let at = String::from_utf8_lossy(path);
+        let at = self.frame.shared.shown(&self.path);
         let hint = match error.raw_os_error() {
             Some(libc::EINVAL) if self.spec.open.direct => {
                 "; with direct=1, sizes and offsets must be multiples of the device's block"
@@ -733,7 +733,7 @@ impl<'r, P: Port> Runner<'r, P> {
         };
         checker.check(piece, place.offset, &place.buffer[..place.bytes]).map_err(|wrong| {
             let fileset = &self.frame.shared.filesets[self.spec.files[place.file].fileset];
-            let path = fileset.file_path(0, &mut self.path).to_string_lossy();
+            let path = self.frame.shared.shown(fileset.file_path(0, &mut self.path).to_bytes());
             RunFault::boxed(format!("{}: {wrong}, in {path}", self.frame.label))
         })
     }

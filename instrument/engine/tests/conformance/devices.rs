@@ -117,6 +117,20 @@ fn each_checks_what_the_other_has_written() {
 }
 
 #[test]
+fn a_device_that_ends_before_the_job_is_told_by_its_name() {
+    needs!(Root, Loop);
+    let device = Device::new();
+    let beyond = format!("offset={BYTES}\n");
+    for options in ["rw=write\nverify=md5\n", "rw=write\nioengine=libaio\niodepth=4\n"] {
+        let written = device.ours(&format!("{options}{beyond}")).output().expect("it runs");
+        let said = said(&written);
+        assert!(!written.status.success(), "{said}");
+        assert!(said.contains("No space left on device"), "{said}");
+        assert!(said.contains(&format!("last file {}", device.name())), "{said}");
+    }
+}
+
+#[test]
 fn a_byte_that_is_other_is_named() {
     needs!(Root, Loop);
     let device = Device::new();

@@ -7,6 +7,7 @@
 mod calls;
 mod devices;
 mod filebench;
+mod fileio;
 mod published;
 mod rows;
 

@@ -10,6 +10,7 @@ mod common;
 mod db_bench;
 mod monitor;
 mod redis_benchmark;
+mod sqlite;
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -174,6 +174,12 @@ fn describe(status: ExitStatus) -> String {
         (Some(6), _) => {
             format!(" (killed by signal 6: it gave up, or a library in it did{})", memory_limit())
         }
+        (Some(signal), _) if signal == Signal::BUS.as_raw() => {
+            format!(
+                " (killed by signal {signal}: a page of a mapped file could not be had, since the file is shorter than it was, \
+                 or the device is full or failed)"
+            )
+        }
         (Some(signal), _) => format!(" (killed by signal {signal})"),
         (_, code) => format!(" (exit code {})", code.unwrap_or(-1)),
     }

@@ -46,8 +46,8 @@ struct Client {
     next: std::collections::VecDeque<Op>,
 }
 
-/// Starts the client of one container in block group `group`. It begins at a line of its own, chosen by the seed, with the
-/// files that are there by then: so a short time sees the whole mix. None if its files do not fit.
+/// Starts the client of one container in block group `group`. It begins at a line of its own, chosen by the seed: so a short
+/// time sees the whole mix. None if its files do not fit.
 pub fn client(
     sim: &mut Simulation<'_>,
     file: &Rc<LoadFile>,
@@ -55,8 +55,22 @@ pub fn client(
     seed: u64,
     line_ns: u64,
 ) -> Option<()> {
-    let dir = sim.dir(group)?;
     let begin = SplitMix::new(seed).below(file.lines.len());
+    let replayed = replay(sim, file, group, begin, line_ns)?;
+    sim.spawn("dbench", replayed);
+    Some(())
+}
+
+/// The client of one container as a program: it begins at line `begin`, with the files that are there by then. None if its files
+/// do not fit.
+pub fn replay(
+    sim: &mut Simulation<'_>,
+    file: &Rc<LoadFile>,
+    group: u32,
+    begin: usize,
+    line_ns: u64,
+) -> Option<impl FnMut(View) -> Op + use<>> {
+    let dir = sim.dir(group)?;
     // what each name stands for and holds after the lines before
     let mut sizes: Vec<Option<u32>> = vec![None; file.names.len()];
     for line in &file.lines[..begin] {
@@ -74,7 +88,7 @@ pub fn client(
             Line::Rename { from, to } => sizes[to as usize] = sizes[from as usize].take(),
             Line::Unlink { name } => sizes[name as usize] = None,
             Line::Deltree { name } => below(file, name).for_each(|name| sizes[name] = None),
-            Line::Flush { .. } | Line::Other => {}
+            Line::Flush { .. } | Line::SyncDir | Line::Other => {}
         }
     }
     let of: Option<Vec<FileId>> =
@@ -89,14 +103,14 @@ pub fn client(
         debt: 0,
         next: Default::default(),
     };
-    sim.spawn("dbench", client.into_program());
-    Some(())
+    Some(client.into_program())
 }
 
-/// Names below a directory.
+/// Names of files below a directory.
 fn below(file: &LoadFile, dir: u32) -> impl Iterator<Item = usize> + '_ {
     let prefix = format!("{}\\", file.names[dir as usize]);
-    (0..file.names.len()).filter(move |name| file.names[*name].starts_with(&prefix))
+    (0..file.names.len())
+        .filter(move |name| !file.directories[*name] && file.names[*name].starts_with(&prefix))
 }
 
 impl Client {
@@ -129,7 +143,7 @@ impl Client {
             }
             Line::Mkdir { name } => {
                 if !std::mem::replace(&mut self.there[name as usize], true) {
-                    ops.extend([Op::Create(id(name)), Op::Sync(self.dir, Sync::Fsync)]);
+                    ops.push(Op::Create(id(name)));
                 }
             }
             Line::Write { name, offset, bytes } => {
@@ -151,6 +165,7 @@ impl Client {
                 self.there[name as usize] = false;
                 ops.extend([Op::Delete(id(name)), Op::Sync(self.dir, Sync::Fsync)]);
             }
+            Line::SyncDir => ops.push(Op::Sync(self.dir, Sync::Fsync)),
             Line::Deltree { name } => {
                 let file = self.file.clone();
                 for name in below(&file, name) {
@@ -161,10 +176,8 @@ impl Client {
             }
             Line::Other => {}
         }
-        if line.is_counted() {
-            self.debt += self.line_ns;
-            ops.push(Op::Count(1));
-        }
+        self.debt += self.line_ns;
+        ops.push(Op::Count(1));
         if line != Line::Other {
             self.next.push_back(Op::Compute(std::mem::take(&mut self.debt)));
         }

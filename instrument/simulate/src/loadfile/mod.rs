@@ -8,5 +8,5 @@
 mod client;
 mod parse;
 
-pub use client::{client, layout};
+pub use client::{client, layout, replay};
 pub use parse::{Line, LoadFile, LoadFileError, is_load_file};

@@ -9,6 +9,9 @@ const BYTES_MAX: u64 = 1 << 30;
 /// Largest offset and length of a transfer: what the simulation's disk may hold in one file.
 const OFFSET_MAX: u64 = 1 << 34;
 
+/// Most handles that are open at a time: as many as dbench has room for.
+const HANDLES_MAX: usize = 200;
+
 /// What is wrong with a load file, where, and what would be right.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message says what it is; the fields are the words it quotes")]
@@ -37,7 +40,7 @@ pub enum Line {
         /// Empties it.
         anew: bool,
     },
-    /// Makes a directory.
+    /// Makes a directory, which dbench does not sync.
     Mkdir {
         /// Name.
         name: u32,
@@ -56,32 +59,27 @@ pub enum Line {
         /// Name.
         name: u32,
     },
-    /// Renames; with `--sync-dir` the directory is synced.
+    /// Renames a file; with `--sync-dir` the directory is synced.
     Rename {
         /// Name.
         from: u32,
         /// New name.
         to: u32,
     },
-    /// Removes a file; with `--sync-dir` the directory is synced.
+    /// Removes a file or a directory; with `--sync-dir` the directory is synced.
     Unlink {
         /// Name.
         name: u32,
     },
-    /// Removes all below a directory, uncounted.
+    /// Syncs the directory of what dbench could not rename or remove: with `--sync-dir` it does so all the same.
+    SyncDir,
+    /// Removes all files below a directory; dbench leaves the directories.
     Deltree {
         /// Name.
         name: u32,
     },
-    /// Anything else that dbench counts and that changes nothing: reads, queries, locks, what is expected to fail.
+    /// Anything else, which changes nothing: reads, queries, locks, what is expected to fail.
     Other,
-}
-
-impl Line {
-    /// Whether dbench counts it: all but preparation.
-    pub fn is_counted(self) -> bool {
-        !matches!(self, Line::Deltree { .. } | Line::Mkdir { .. })
-    }
 }
 
 /// A load file.
@@ -93,6 +91,8 @@ pub struct LoadFile {
     pub names: Vec<String>,
     /// The most pages that each of them ever has.
     pub pages: Vec<u32>,
+    /// Whether each of them is ever made as a directory.
+    pub directories: Vec<bool>,
     /// A hash of its text.
     pub digest: String,
 }
@@ -148,14 +148,21 @@ impl LoadFile {
                 right,
             })?);
         }
-        let syncs =
-            |line: &Line| matches!(line, Line::Flush { .. } | Line::Rename { .. } | Line::Unlink { .. });
+        let syncs = |line: &Line| {
+            matches!(line, Line::Flush { .. } | Line::Rename { .. } | Line::Unlink { .. } | Line::SyncDir)
+        };
         if !lines.iter().any(syncs) {
             return Err(LoadFileError::Nothing { path: path.into() });
         }
         let digest = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()));
         let pages = pages(reader.names.len(), &lines);
-        Ok(LoadFile { lines, names: reader.names, pages, digest })
+        let mut directories = vec![false; reader.names.len()];
+        for line in &lines {
+            if let Line::Mkdir { name } = line {
+                directories[*name as usize] = true;
+            }
+        }
+        Ok(LoadFile { lines, names: reader.names, pages, directories, digest })
     }
 }
 
@@ -231,7 +238,8 @@ fn form(operation: &str, arguments: &str) -> String {
 struct Reader {
     names: Vec<String>,
     known: HashMap<String, u32>,
-    handles: HashMap<u64, u32>,
+    /// What open handles stand for; none when the file was removed meanwhile.
+    handles: HashMap<u64, Option<u32>>,
 }
 
 impl Reader {
@@ -264,12 +272,16 @@ impl Reader {
         let ok = match *status {
             "NT_STATUS_OK" | "SUCCESS" => true,
             other if other.starts_with("NT_STATUS_") || other == "ERROR" => false,
-            other => {
-                return wrong(
-                    format!("`{other}` is no status"),
-                    "the last word is what the server answered, such as NT_STATUS_OK",
-                );
-            }
+            // newer load files have the number
+            other => match other.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16)) {
+                Some(Ok(number)) => number == 0,
+                _ => {
+                    return wrong(
+                        format!("`{other}` is no status"),
+                        "the last word is what the server answered, such as NT_STATUS_OK or 0x00000000",
+                    );
+                }
+            },
         };
         if arguments.len() != shape.len() {
             let what = format!("`{operation}` has {} arguments instead of {}", arguments.len(), shape.len());
@@ -294,14 +306,20 @@ impl Reader {
         self.operation(operation, ok, &names, &numbers)
     }
 
-    fn handle(&self, operation: &str, handle: u64) -> Result<u32, LineError> {
+    /// The file of an open handle.
+    fn handle(&self, operation: &str, handle: u64) -> Result<Option<u32>, LineError> {
         self.handles.get(&handle).copied().map_or_else(
             || {
                 let right = format!("open it before: `NTCreateX \"NAME\" 0x40 0x2 {handle} NT_STATUS_OK`");
-                wrong(format!("`{operation}` uses handle {handle}, which no line has opened"), right)
+                wrong(format!("`{operation}` uses handle {handle}, which is not open"), right)
             },
             Ok,
         )
+    }
+
+    /// Open handles of a file stay with it when it gets another name, or none.
+    fn now_stand_for(&mut self, name: u32, other: Option<u32>) {
+        self.handles.values_mut().filter(|of| **of == Some(name)).for_each(|of| *of = other);
     }
 
     fn operation(
@@ -313,19 +331,27 @@ impl Reader {
     ) -> Result<Line, LineError> {
         // an operation that the server refused changed nothing
         if !ok {
-            return Ok(Line::Other);
+            let syncs = matches!(operation, "Rename" | "Unlink" | "Rmdir");
+            return Ok(if syncs { Line::SyncDir } else { Line::Other });
         }
         Ok(match operation {
             "NTCreateX" => {
                 let (options, disposition, handle) = (numbers[0], numbers[1], numbers[2]);
                 let name = self.name(names[0]);
-                self.handles.insert(handle, name);
-                // FILE_DIRECTORY_FILE; FILE_CREATE, FILE_OPEN_IF; FILE_SUPERSEDE, FILE_OVERWRITE, FILE_OVERWRITE_IF
+                self.handles.insert(handle, Some(name));
+                if self.handles.len() > HANDLES_MAX {
+                    return wrong(
+                        format!("more than {HANDLES_MAX} handles are open, for which dbench has no room"),
+                        format!("close some before: `Close {handle} NT_STATUS_OK`"),
+                    );
+                }
+                // FILE_DIRECTORY_FILE; FILE_SUPERSEDE (which dbench opens as it is), FILE_CREATE, FILE_OPEN_IF; FILE_OVERWRITE,
+                // FILE_OVERWRITE_IF
                 match (options & 1 != 0, disposition) {
                     (true, 2 | 3) => Line::Mkdir { name },
                     (true, _) | (false, 1) => Line::Other,
-                    (false, 2 | 3) => Line::Create { name, anew: false },
-                    (false, 0 | 4 | 5) => Line::Create { name, anew: true },
+                    (false, 0 | 2 | 3) => Line::Create { name, anew: false },
+                    (false, 4 | 5) => Line::Create { name, anew: true },
                     (false, other) => {
                         return wrong(format!("`{other}` is no create disposition"), "0 to 5 are");
                     }
@@ -337,16 +363,28 @@ impl Reader {
                     let what = format!("the write ends at byte {}", offset.saturating_add(bytes));
                     return wrong(what, format!("files end at {OFFSET_MAX}"));
                 }
-                let name = self.handle(operation, numbers[0])?;
-                if bytes == 0 { Line::Other } else { Line::Write { name, offset, bytes } }
+                match self.handle(operation, numbers[0])? {
+                    Some(name) if bytes > 0 => Line::Write { name, offset, bytes },
+                    _ => Line::Other,
+                }
             }
-            "Flush" => Line::Flush { name: self.handle(operation, numbers[0])? },
+            "Flush" => self.handle(operation, numbers[0])?.map_or(Line::Other, |name| Line::Flush { name }),
             "Close" => {
                 self.handle(operation, numbers[0])?;
+                self.handles.remove(&numbers[0]);
                 Line::Other
             }
-            "Rename" => Line::Rename { from: self.name(names[0]), to: self.name(names[1]) },
-            "Unlink" | "Rmdir" => Line::Unlink { name: self.name(names[0]) },
+            "Rename" => {
+                let (from, to) = (self.name(names[0]), self.name(names[1]));
+                self.now_stand_for(to, None);
+                self.now_stand_for(from, Some(to));
+                Line::Rename { from, to }
+            }
+            "Unlink" | "Rmdir" => {
+                let name = self.name(names[0]);
+                self.now_stand_for(name, None);
+                Line::Unlink { name }
+            }
             "Mkdir" => Line::Mkdir { name: self.name(names[0]) },
             "Deltree" => Line::Deltree { name: self.name(names[0]) },
             "ReadX" | "QUERY_FILE_INFORMATION" | "SET_FILE_INFORMATION" | "LockX" | "UnlockX" => {
@@ -406,7 +444,7 @@ mod tests {
                 Line::Flush { name: 0 },
                 Line::Rename { from: 0, to: 1 },
                 Line::Unlink { name: 1 },
-                Line::Other,
+                Line::SyncDir,
                 Line::Other,
             ]
         );
@@ -415,11 +453,47 @@ mod tests {
     }
 
     #[test]
+    fn as_many_handles_are_open_as_dbench_has_room_for() {
+        let open = |count| {
+            let lines = (0..count).map(|at| format!("NTCreateX \"{at}\" 0x40 0x2 {at} NT_STATUS_OK\n"));
+            lines.collect::<String>() + "Flush 0 NT_STATUS_OK\n"
+        };
+        assert!(LoadFile::parse("client.txt", &open(200)).is_ok());
+        assert!(error(&open(201)).contains("client.txt:201: more than 200 handles are open"));
+    }
+
+    #[test]
+    fn a_status_may_be_a_number() {
+        let text =
+            "NTCreateX \"a\" 0x40 0x1 1 0xc0000034\nNTCreateX \"a\" 0x40 0x2 1 0x00000000\nFlush 1 0x0\n";
+        let read = LoadFile::parse("client.txt", text).unwrap();
+        let made = Line::Create { name: 0, anew: false };
+        assert_eq!(read.lines, [Line::Other, made, Line::Flush { name: 0 }]);
+        assert!(error("Flush 1 0xNT").contains("`0xNT` is no status"));
+    }
+
+    #[test]
+    fn handles_stay_with_their_file() {
+        let text = "NTCreateX \"a\" 0 2 1 NT_STATUS_OK\nNTCreateX \"b\" 0 2 2 NT_STATUS_OK\nRename \"a\" \"b\" NT_STATUS_OK\n\
+                    Flush 1 NT_STATUS_OK\nFlush 2 NT_STATUS_OK\nUnlink \"b\" 6 NT_STATUS_OK\nWriteX 1 0 9 9 NT_STATUS_OK\n";
+        let read = LoadFile::parse("client.txt", text).unwrap();
+        assert_eq!(
+            read.lines[3..],
+            [Line::Flush { name: 1 }, Line::Other, Line::Unlink { name: 1 }, Line::Other],
+            "the renamed file has the other name, the one that it replaced has none"
+        );
+    }
+
+    #[test]
     fn messages_name_the_line_and_what_is_right() {
         for (text, expected) in [
             (
                 "Flush 7 NT_STATUS_OK",
-                "client.txt:1: `Flush` uses handle 7, which no line has opened; open it before",
+                "client.txt:1: `Flush` uses handle 7, which is not open; open it before",
+            ),
+            (
+                "NTCreateX \"a\" 0 2 1 NT_STATUS_OK\nClose 1 NT_STATUS_OK\nFlush 1 NT_STATUS_OK",
+                "client.txt:3: `Flush` uses handle 1, which is not open",
             ),
             ("\nFlsh 7 NT_STATUS_OK", "client.txt:2: unknown operation `Flsh`; known are NTCreateX, Close"),
             (
