@@ -1,7 +1,7 @@
 //! Any text gives a study or an error that can be shown; a study that is stored is read again.
 
-use record::Study;
-use record::study::StudyVariant;
+use study::Study;
+use study::StudyVariant;
 
 /// The text of every workload file that a study names.
 const WORKLOAD: &str = "define process name=p { thread name=t { flowop hog name=h } } run 10";

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use engine::RunOptions;
 use lab::Store;
-use record::deal;
-use record::results::{Status, Trial};
-use record::shard::Shard;
-use record::study::Study;
 use stats::{Outcome, parallel};
+use study::Study;
+use study::deal;
+use study::results::{Status, Trial};
+use study::shard::Shard;
 
 use crate::cases;
 

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use analysis::turns::InterimComparison;
 use clap::{Args, ValueHint};
 use journal::PrivateTree;
 use lab::paired::compare::Conditions;
 use lab::paired::trial::TrialSetup;
 use lab::paired::until::{ComparisonSpec, compare_until_decided};
 use lab::session::SessionOutcome;
-use record::results::MetricName;
-use record::study::InterleavedDesign;
-use record::study::{Bytes, CommandLine, Io, Seconds, Settings, Share, Study};
-use record::turns::InterimComparison;
 use stats::Verdict;
+use study::InterleavedDesign;
+use study::results::MetricName;
+use study::{Bytes, CommandLine, Io, Seconds, Settings, Share, Study};
 
 use crate::cleanup::{utf8, with_journal};
 use crate::console::{self, Exit, bad_input};
@@ -192,7 +192,7 @@ fn stacks(options: &Options, arguments: &Ab, file: &std::path::Path) -> anyhow::
         return Err(bad_input("--workload takes one workload (*.f), not a study"));
     }
     let (run, ending) = run_study(options, study(arguments, file)?, &arguments.launch())?;
-    let Some(so_far) = record::turns::of_run(&run) else { anyhow::bail!("the stored study is damaged") };
+    let Some(so_far) = analysis::turns::of_run(&run) else { anyhow::bail!("the stored study is damaged") };
     console::print(&report::turns::answer(&so_far))?;
     if let Some(html) = &arguments.html {
         crate::report::write(html, &report::html::page(&run, &[])?)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kv::properties::Properties;
 use lab::load::{FREE_BYTES_ASSUMED, ResolvedLoad, ScriptProgram, started};
-use record::study::{CommandLine, Study};
+use study::{CommandLine, Study};
 use workload::stream::{QueueEngine, Stream};
 use workload::{Draws, Step, Value, Workload};
 
@@ -136,7 +136,7 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
     let study = arguments.evaluating.study(Source::File(file), &arguments.set, None)?;
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let checked = lab::check::workloads(&study, machine).map_err(bad_input)?;
-    let (cells, trials) = (record::plan::cells(&study), record::plan::order(&study));
+    let (cells, trials) = (study::plan::cells(&study), study::plan::order(&study));
     let mut text = format!(
         "{}: ok\n{}: {} cells, {} trials\n{}",
         file.display(),
@@ -145,7 +145,7 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
         trials.len(),
         evaluation(&study)
     );
-    for stack in &record::plan::stacks(&study) {
+    for stack in &study::plan::stacks(&study) {
         if stack.fs() == spec::FsKind::Virtual {
             text += "stack virtual: simulated, nothing is built\n";
             continue;

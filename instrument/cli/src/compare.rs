@@ -1,9 +1,9 @@
 //! `compare`: verdicts between two runs, or between the stacks of one.
 
+use analysis::compare::ComparisonBasis;
 use lab::Store;
-use record::compare::ComparisonBasis;
-use record::results::Run;
 use stats::Thresholds;
+use study::results::Run;
 
 use crate::console::{self, Exit, bad_input};
 use crate::options::{self, Options};
@@ -30,10 +30,10 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
                 return Err(bad_input(format!("--anchor: run {} has no such stack; it has {known}", run.id)));
             }
             let past = store.past()?;
-            let machines = store.machines(&record::compare::consulted(&past, &a, &b));
-            let spread = record::compare::spread(&past, &machines, &a, &b);
-            let known = record::compare::machine_history(&past, &machines, &a, &b);
-            record::compare::compare(&a, &b, &ComparisonBasis { spread, known, anchor }, by, &thresholds)
+            let machines = store.machines(&analysis::compare::consulted(&past, &a, &b));
+            let spread = analysis::compare::spread(&past, &machines, &a, &b);
+            let known = analysis::compare::machine_history(&past, &machines, &a, &b);
+            analysis::compare::compare(&a, &b, &ComparisonBasis { spread, known, anchor }, by, &thresholds)
         }
         None => {
             if let Some(baseline) = &arguments.baseline
@@ -42,7 +42,7 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
                 let known = a.stacks().join(", ");
                 return Err(bad_input(format!("run {} has no stack {baseline}; it has {known}", a.id)));
             }
-            record::compare::compare_stacks(&a, arguments.baseline.as_deref(), by, &thresholds)
+            analysis::compare::compare_stacks(&a, arguments.baseline.as_deref(), by, &thresholds)
         }
     };
     if arguments.json {
@@ -55,7 +55,7 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
 
 /// Tells which figures of a run were wrong when it was measured.
 fn say_corrected_since(run: &Run) {
-    for what in record::corrections::affected(run) {
+    for what in analysis::corrections::affected(run) {
         host::note!("run {}: measured before a correction: {what}", run.id);
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, ValueHint};
-use record::embedded::EmbeddedStudy;
-use record::study::{Study, StudyVariant};
 use spec::StackSpec;
+use study::embedded::EmbeddedStudy;
+use study::{Study, StudyVariant};
 
 use crate::console::bad_input;
 

@@ -9,9 +9,9 @@ use engine::{Control, RunOptions, Stage};
 use lab::load::started;
 use lab::stack_factory::{BuiltStack, StackFactory};
 use probe::fsync::Recording;
-use record::fsync::{Summary, summary};
 use report::fsync::{artifact, flame, svg, terminal};
 use spec::StackSpec;
+use study::fsync::{Summary, summary};
 use workload::Workload;
 
 use crate::cleanup::with_journal;
@@ -104,7 +104,7 @@ fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
 fn show_cache(
     arguments: &ExplainCache,
     spec: &StackSpec,
-    recording: &record::cache::Recording,
+    recording: &analysis::cache::Recording,
     root: &Path,
 ) -> anyhow::Result<Exit> {
     if recording.lost > 0 {
@@ -144,33 +144,33 @@ fn fuse(options: &Options, arguments: &ExplainFuse) -> anyhow::Result<Exit> {
 
 /// The requests beside what the load's threads did.
 fn account_of(
-    recording: &record::fuse::Recording,
+    recording: &analysis::fuse::Recording,
     outcome: &stats::Outcome,
     control: &Control,
-) -> record::fuse::Account {
+) -> analysis::fuse::Account {
     let of_thread = |diary: engine::ThreadDiary| {
-        let operation = |entry: engine::diary::Entry| record::fuse::Operation {
+        let operation = |entry: engine::diary::Entry| analysis::fuse::Operation {
             flowop: entry.line,
             start_ns: entry.start_ns,
             end_ns: entry.end_ns,
         };
         (diary.tid, diary.entries.into_iter().map(operation).collect())
     };
-    let flowop = |op: &stats::OpOutcome| record::fuse::Flowop {
+    let flowop = |op: &stats::OpOutcome| analysis::fuse::Flowop {
         name: op.name.clone(),
         operations: op.ops,
         total_ns: u64::try_from(op.service.sum()).unwrap_or(u64::MAX),
     };
     let threads = control.diaries().into_iter().map(of_thread).collect();
-    let flowops: Vec<record::fuse::Flowop> = outcome.ops.iter().map(flowop).collect();
-    record::fuse::account(&recording.requests, &threads, &flowops)
+    let flowops: Vec<analysis::fuse::Flowop> = outcome.ops.iter().map(flowop).collect();
+    analysis::fuse::account(&recording.requests, &threads, &flowops)
 }
 
 fn show_fuse(
     arguments: &ExplainFuse,
     spec: &StackSpec,
-    recording: &record::fuse::Recording,
-    account: &record::fuse::Account,
+    recording: &analysis::fuse::Recording,
+    account: &analysis::fuse::Account,
 ) -> anyhow::Result<Exit> {
     if recording.lost > 0 {
         host::note!("loadline: {} trace events were lost; the counts are too small", recording.lost);

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use analysis::paired::Cell;
 use anyhow::Context;
 use apps::AppError;
 use apps::prefetch::Library;
@@ -16,7 +17,6 @@ use lab::paired::matrix::{self, CellOutcome, MatrixEvent};
 use lab::paired::plan::{self, Device, Plan};
 use lab::paired::{Budget, PairedError, simulated};
 use prefetch::Mode;
-use record::paired::Cell;
 use report::harm::cells::{self, label};
 use stats::harmless::Verdict;
 

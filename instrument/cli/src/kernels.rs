@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use lab::session::SessionOutcome;
-use record::study::{CommandLine, Settings, Study};
 use spec::StackSpec;
 use stats::Thresholds;
+use study::{CommandLine, Settings, Study};
 
 use crate::console::{self, Exit, bad_input};
 use crate::evaluation::{Evaluating, Source};
@@ -84,7 +84,7 @@ impl Kernels {
         study.stacks = stacks;
         let (run, ending) = run_study(options, study, launch)?;
         let thresholds = Thresholds { margin, ..Thresholds::default() };
-        let compared = record::compare::compare_pairs(&run, &pairs, &thresholds);
+        let compared = analysis::compare::compare_pairs(&run, &pairs, &thresholds);
         console::print(&report::terminal::comparison(&compared, console::style(options)))?;
         console::print(&format!("run {}: `loadline report {0}` shows it in full", run.id))?;
         if ending == SessionOutcome::Interrupted {

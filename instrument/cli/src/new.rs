@@ -45,11 +45,11 @@ pub fn new(arguments: &New) -> anyhow::Result<Exit> {
         }
     };
     if let Some(from) = &arguments.from {
-        text = record::files::text(from).ok_or_else(|| {
+        text = study::files::text(from).ok_or_else(|| {
             bad_input(format!(
                 "--from {}: there is none of this name; there are {}",
                 from.display(),
-                record::files::workload_names().join(", ")
+                study::files::workload_names().join(", ")
             ))
         })?;
     }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn both_can_be_run() {
         let none = |file: &str| unreachable!("the study holds its workload, and names {file}");
-        let study = record::study::Study::parse(include_str!("new/study.toml"), "study.toml", &none).unwrap();
+        let study = study::Study::parse(include_str!("new/study.toml"), "study.toml", &none).unwrap();
         assert_eq!((study.stacks.len(), study.workloads.len(), study.claims.len()), (2, 1, 1));
         let settings = wml::Settings {
             machine: lab::load::machine(None, lab::load::FREE_BYTES_ASSUMED),

@@ -7,7 +7,7 @@ use engine::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::runner;
 use lab::session::SessionEvent;
-use record::results::{Period, Run, Status, Trial};
+use study::results::{Period, Run, Status, Trial};
 
 /// The display on standard error.
 pub struct Progress {
@@ -44,7 +44,7 @@ impl Progress {
         if self.quiet {
             return;
         }
-        if let Some(so_far) = record::turns::of_run(run) {
+        if let Some(so_far) = analysis::turns::of_run(run) {
             self.in_turns = true;
             let (id, title) = (&run.id, &run.title);
             host::note!("run {id}: {title}; in turns until it is decided, {} blocks so far", so_far.blocks);
@@ -181,7 +181,7 @@ fn span(seconds: f64) -> String {
 }
 
 /// The checksum of what a deterministic guest has measured.
-fn raw_data(trial: &record::results::Trial) -> String {
+fn raw_data(trial: &study::results::Trial) -> String {
     let guest = trial.environment.as_ref().and_then(|environment| environment.guest.as_ref());
     let sum = guest.and_then(|guest| guest.raw_data.as_deref());
     sum.map(|sum| format!(", raw data {sum}")).unwrap_or_default()

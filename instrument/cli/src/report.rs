@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use analysis::grid::Grid;
 use anyhow::Context;
 use lab::Store;
-use record::grid::Grid;
-use record::results::Run;
 use report::{csv, evaluation, filebench, hdr, html, json, terminal};
 use stats::Thresholds;
+use study::results::Run;
 
 use crate::console::{self, Exit, bad_input};
 use crate::options::{self, Format, Options};
@@ -16,7 +16,7 @@ use crate::options::{self, Format, Options};
 pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<Exit> {
     let run =
         Store::open_to_show(&crate::run::home(options)?)?.load_run(&arguments.run).map_err(bad_input)?;
-    let judgements = record::judge::claims(&run, &Thresholds::default())?;
+    let judgements = analysis::judge::claims(&run, &Thresholds::default())?;
     if let Some(file) = &arguments.html {
         write(file, &html::page(&run, &judgements)?)?;
     }

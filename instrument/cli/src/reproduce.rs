@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use lab::Store;
-use record::embedded::{EmbeddedStudy, STUDIES};
-use record::results::Run;
-use record::study::Study;
+use study::Study;
+use study::embedded::{EmbeddedStudy, STUDIES};
+use study::results::Run;
 
 use crate::console::{Exit, bad_input};
 use crate::evaluation::{Evaluating, Source};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use analysis::grid::Grid;
 use anyhow::Context;
 use kv::properties::Properties;
 use lab::campaign::{CampaignError, Opened, Opening};
@@ -14,12 +15,11 @@ use lab::stop::StopRequest;
 use lab::store::StoreError;
 use lab::trial::process::Program;
 use lab::{Campaign, StackFactory};
-use record::grid::Grid;
-use record::results::{Judgement, Run, Status};
-use record::shard::Shard;
-use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study, StudyError};
 use rustix::process::Signal;
 use stats::Thresholds;
+use study::results::{Judgement, Run, Status};
+use study::shard::Shard;
+use study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study, StudyError};
 
 use crate::arg_parsers;
 use crate::console::{self, Exit, bad_input, unavailable_error};
@@ -562,7 +562,7 @@ pub fn print_report(
     run: &Run,
 ) -> anyhow::Result<Vec<Judgement>> {
     let style = console::style(options);
-    let judgements = record::judge::claims(run, &Thresholds::default())?;
+    let judgements = analysis::judge::claims(run, &Thresholds::default())?;
     // files first: a reader of standard output that went away ends the rest
     if let Some(file) = shown.html {
         crate::report::write(file, &report::html::page(run, &judgements)?)?;
@@ -589,7 +589,7 @@ pub fn exit_of(run: &Run, ending: SessionOutcome, judgements: &[Judgement]) -> E
     if ending == SessionOutcome::Interrupted {
         return Exit::Interrupted;
     }
-    let bad = |trial: &record::results::Trial| {
+    let bad = |trial: &study::results::Trial| {
         matches!(trial.status, Status::Failed { .. } | Status::TimedOut { .. })
     };
     if run.trials.iter().any(bad) {
@@ -599,7 +599,7 @@ pub fn exit_of(run: &Run, ending: SessionOutcome, judgements: &[Judgement]) -> E
         return Exit::CannotHere;
     }
     let empty =
-        |trial: &record::results::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
+        |trial: &study::results::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
     // the columns of an evaluation need not be operations
     if Grid::of(run).is_none() && run.trials.iter().filter(|trial| trial.status.is_done()).all(empty) {
         host::note!(
@@ -607,5 +607,5 @@ pub fn exit_of(run: &Run, ending: SessionOutcome, judgements: &[Judgement]) -> E
         );
         return Exit::Failed;
     }
-    if judgements.is_empty() { Exit::Done } else { Exit::of_code(record::judge::exit_code(judgements)) }
+    if judgements.is_empty() { Exit::Done } else { Exit::of_code(analysis::judge::exit_code(judgements)) }
 }

@@ -30,7 +30,7 @@ pub fn runs(options: &Options, arguments: &options::Runs) -> anyhow::Result<Exit
             run.id, state, run.trials_done, run.trials_planned, run.title
         ))?;
         // a damaged record is told to whoever asks for its run
-        for what in store.head(&run.id).iter().flat_map(record::corrections::affected) {
+        for what in store.head(&run.id).iter().flat_map(analysis::corrections::affected) {
             console::print(&format!("    doubt: measured before a correction: {what}"))?;
         }
     }

@@ -7,10 +7,10 @@ use ::simulate::job::{PROGRAMS, SECONDS, WARMUP_SECONDS};
 use clap::{Args, ValueHint};
 use engine::options::RunOptions;
 use lab::load::ResolvedLoad;
-use record::results::Parameter;
-use record::study::{Load, Order, Seconds, Settings, Study, Sweeps, Workload};
 use report::scaling::Scaling;
 use spec::StackSpec;
+use study::results::Parameter;
+use study::{Load, Order, Seconds, Settings, Study, Sweeps, Workload};
 
 use crate::console::{self, Exit, bad_input};
 use crate::options::Options;
@@ -133,11 +133,11 @@ pub fn simulate(options: &Options, arguments: &Simulate) -> anyhow::Result<Exit>
 }
 
 /// What went wrong, and what a reader must see beside the figures.
-fn notes(run: &record::results::Run) -> Vec<String> {
+fn notes(run: &study::results::Run) -> Vec<String> {
     let mut out = Vec::new();
     for trial in &run.trials {
         let label = run.cell(trial.cell).map_or(String::new(), |cell| cell.label());
-        if let record::results::Status::Failed { message } = &trial.status {
+        if let study::results::Status::Failed { message } = &trial.status {
             out.push(format!("{label}: failed: {message}"));
         }
         // that it is simulated stands above the table
@@ -224,7 +224,7 @@ fn workload(word: &str) -> anyhow::Result<What> {
     let path = Path::new(word);
     let name = path.file_stem().map_or_else(|| word.to_string(), |stem| stem.to_string_lossy().into_owned());
     let is_script = path.extension().is_some_and(|extension| extension == "f");
-    let is_there = path.exists() || (is_script && record::files::text(path).is_some());
+    let is_there = path.exists() || (is_script && study::files::text(path).is_some());
     if !is_there {
         let message = format!(
             "there is no file {word}; a workload is a script (*.f), a dbench load file, or one of {}",

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use record::study::Seconds;
-use record::study::offered::OfferedRates;
 use report::load_curve::LoadCurves;
+use study::Seconds;
+use study::offered::OfferedRates;
 
 use crate::arg_parsers;
 use crate::console::{self, Exit, bad_input};

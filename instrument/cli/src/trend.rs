@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use analysis::trend::{self, SeriesFilter, Trend};
 use clap::{Args, ValueHint};
 use lab::Store;
-use record::results::MetricName;
-use record::trend::{self, SeriesFilter, Trend};
+use study::results::MetricName;
 
 use crate::console::{self, Exit, bad_input};
 use crate::options::Options;
@@ -56,7 +56,7 @@ pub struct Arguments {
 /// Shows how cells went over the runs.
 pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
     let metric = metric(&arguments.metric)?;
-    let every = arguments.every.parse::<record::study::Seconds>();
+    let every = arguments.every.parse::<study::Seconds>();
     let every = every.map_err(|error| bad_input(format!("--every: {error}")))?;
     let workload = arguments.workload.as_deref().map(label);
     let stacks = [&arguments.on, &arguments.anchor].map(|stack| stack.as_deref().map(stack_label));
@@ -86,7 +86,7 @@ pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
             Ok(store.load_run(id)?.trials.into_iter().find_map(|trial| trial.environment))
         };
         if let (Some(before), Some(after)) = (environment(&change.runs.0)?, environment(&change.runs.1)?) {
-            change.environment = record::diff(&before, &after);
+            change.environment = analysis::diff::diff(&before, &after);
         }
     }
     if let Some(file) = &arguments.svg {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use analysis::paired::Output;
 use apps::prefetch::library;
 use camino::Utf8PathBuf;
 use clap::{Args, ValueHint};
@@ -12,7 +13,6 @@ use journal::PrivateTree;
 use lab::paired::compare::{self, Conditions};
 use lab::paired::trial::TrialSetup;
 use lab::paired::{Budget, PairedError, RunStart, Side};
-use record::paired::Output;
 use report::harm::program::{self, RunConditions};
 use stats::harmless::Verdict;
 

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use analysis::whatif::{BreakEven, COST_OF_ORDER, Contract, Observed, Predicted};
 use clap::{Args, Subcommand, ValueHint};
-use record::fsync::Breakdown;
-use record::fsync::whatif::{BreakEven, COST_OF_ORDER, Contract, Observed, Predicted};
 use serde::Serialize;
 use spec::{Regime, StackSpec};
+use study::fsync::Breakdown;
 
 use crate::console::{self, Exit, bad_input};
 use crate::explain::{self, Fsyncs};

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
+use analysis::judge;
 use lab::campaign::Opening;
 use lab::load::FREE_BYTES_ASSUMED;
 use lab::{Campaign, SessionEvent, SessionOutcome, StackFactory};
-use record::judge;
 use stats::Thresholds;
 
 type Failure = Box<dyn std::error::Error>;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Failure> {
 }
 
 fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), Failure> {
-    let study = lab::read::study(study, &record::study::StudyVariant::default())?;
+    let study = lab::read::study(study, &study::StudyVariant::default())?;
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let loads = lab::check::workloads(&study, machine)?;
     let site = StackFactory::new(&camino::absolute_utf8(home)?, &camino::absolute_utf8(work)?)?;

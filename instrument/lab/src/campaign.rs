@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use journal::{Journal, UndoReport};
-use record::plan;
-use record::results::Run;
-use record::shard::{Shard, ShardError};
-use record::study::Study;
 use stack::Availability;
+use study::Study;
+use study::plan;
+use study::results::Run;
+use study::shard::{Shard, ShardError};
 
 use crate::check::Loads;
 use crate::overwrite::{self, OverwriteError};
@@ -103,7 +103,7 @@ impl Campaign {
         opening: &Opening,
         tell: &mut dyn FnMut(Opened<'_>),
     ) -> Result<Campaign, CampaignError> {
-        opening.shard.map_or(Ok(()), |_| record::deal::admits(&study))?;
+        opening.shard.map_or(Ok(()), |_| study::deal::admits(&study))?;
         check_any_stack(&study, &site)?;
         let models = loads.iter().filter_map(|load| Some((load.workload.as_str(), load.model()?)));
         overwrite::check(&site, &study, models, &mut |line| tell(Opened::Overwrites(line)))?;

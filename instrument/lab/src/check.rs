@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 
-use record::plan;
-use record::results::Cell;
-use record::study::{Study, StudyError};
+use study::plan;
+use study::results::Cell;
+use study::{Study, StudyError};
 
 use crate::load::{self, ResolvedWorkload};
 

@@ -5,10 +5,10 @@
 //! measured of it; only the clock of a load stands still while another one has its turn. It is valid where no stack pays in its turn
 //! for what another one did, and nothing in the load goes by the wall clock.
 
-use record::plan;
-use record::study::{Seconds, Study};
 use rustix::fs::statfs;
 use spec::{Device, FsKind, StackSpec};
+use study::plan;
+use study::{Seconds, Study};
 use workload::{EndMode, Kind, Node, Step, Thread, Workload};
 
 use crate::check::Loads;
@@ -59,7 +59,7 @@ pub fn turn(study: &Study, loads: &Loads) -> Result<Seconds, &'static str> {
 
 fn settings(study: &Study) -> Result<(), &'static str> {
     let settings = &study.study;
-    let by_workload = |workload: &record::study::Workload| {
+    let by_workload = |workload: &study::Workload| {
         workload.rate.is_some() || workload.ops.is_some() || workload.warmup.is_some_and(|w| w.0 > 0.0)
     };
     if study.stacks.len() < 2 || !study.rows.is_empty() {

@@ -1,4 +1,4 @@
-//! Executes studies: trials and the store, from a question to evidence. Question and answer as plain data: crate `record`.
+//! Executes studies: trials and the store, from a question to evidence. Question and answer as plain data: crate `study`.
 //!
 //! | module | holds |
 //! |---|---|

@@ -3,11 +3,11 @@
 
 use apps::{App, AppError};
 use host::Host;
-use record::results::Parameter;
-use record::study::counts::CONTAINERS;
-use record::study::offered::OFFERED;
-use record::study::{Load, Secrets, Settings, StudyError, Workload};
 use serde::{Deserialize, Serialize};
+use study::counts::CONTAINERS;
+use study::offered::OFFERED;
+use study::results::Parameter;
+use study::{Load, Secrets, Settings, StudyError, Workload};
 use workload::address::redact_word;
 use workload::{Address, Step};
 
@@ -161,7 +161,7 @@ pub fn prepare(
     }
     // most applications end when they are done
     if prepared.app().is_none_or(App::takes_time) {
-        let told = |own: Option<record::study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
+        let told = |own: Option<study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
         let seconds = told(workload.seconds, settings.seconds);
         let warmup_seconds = told(workload.warmup, settings.warmup);
         prepared.seconds = seconds.unwrap_or(prepared.seconds);

@@ -11,7 +11,7 @@ use host::{Consent, DeviceReport, EraseRefused, Host, Permit, SystemRunner};
 use workload::Workload;
 
 use crate::stack_factory::{StackFactory, StackSetupError};
-use record::study::Study;
+use study::Study;
 
 /// Why a study is not begun.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub fn check<'a>(
     let builder = &site.builder;
     let shown =
         |report: &DeviceReport| format!("{report}\n{} will be overwritten, as --erase says", report.path);
-    for spec in &record::plan::stacks(study) {
+    for spec in &study::plan::stacks(study) {
         // its trials say why, and what would help
         if !site.availability(spec).is_available() {
             continue;

@@ -7,11 +7,11 @@ use std::io::Write;
 use apps::span::Span;
 use engine::options::{Event, RunOptions};
 use probe::Counters;
-use record::plan::Slot;
-use record::results::Cell;
 use serde::{Deserialize, Serialize};
 use spec::StackSpec;
 use stats::Outcome;
+use study::plan::Slot;
+use study::results::Cell;
 
 use crate::load::LoadSpec;
 use crate::runner::{Progress, Report};

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use record::deal;
-use record::estimate::Estimate;
-use record::plan::{self, Slot};
-use record::results::{Run, Trial};
-use record::study::Study;
+use study::Study;
+use study::deal;
+use study::estimate::Estimate;
+use study::plan::{self, Slot};
+use study::results::{Run, Trial};
 
 use crate::check::Loads;
 use crate::load::ResolvedWorkload;

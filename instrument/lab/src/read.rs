@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use record::study::{CommandLine, Load, Study, StudyError, StudyVariant};
+use study::{CommandLine, Load, Study, StudyError, StudyVariant};
 
 /// A workload file larger than this is refused.
 const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
@@ -81,7 +81,7 @@ pub fn is_job_file(file: &str, text: &str) -> bool {
 }
 
 /// The text of a workload or study file of at most 16 MiB. Where there is no such file it is the embedded one of that name
-/// ([`record::files::text`]).
+/// ([`study::files::text`]).
 ///
 /// # Errors
 /// [`StudyError::Read`], [`StudyError::Missing`].
@@ -91,7 +91,7 @@ pub fn text(path: &Path) -> Result<String, StudyError> {
     let bytes_known = match std::fs::metadata(path) {
         Ok(metadata) => metadata.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let embedded = record::files::text(path).map(str::to_string);
+            let embedded = study::files::text(path).map(str::to_string);
             return embedded.ok_or_else(|| StudyError::Missing { path: shown() });
         }
         Err(error) => return Err(failed(error)),

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use spec::StackSpec;
 use stats::Outcome;
 
-use record::plan::Slot;
-use record::results::{Cell, Command, Parameter, Status};
-use record::study::{Study, Workload};
+use study::plan::Slot;
+use study::results::{Cell, Command, Parameter, Status};
+use study::{Study, Workload};
 
 use crate::load::ResolvedWorkload;
 
@@ -45,7 +45,7 @@ pub struct Report {
     /// What was measured, if anything.
     pub outcome: Option<Outcome>,
     /// The machine just before the load.
-    pub environment: Option<record::Environment>,
+    pub environment: Option<study::environment::Environment>,
     /// The commands that built the stack.
     pub commands: Vec<Command>,
     /// Lines of the workload.
@@ -55,9 +55,9 @@ pub struct Report {
     /// Wall seconds of the whole trial.
     pub seconds: f64,
     /// Where its fsyncs spent their time.
-    pub fsync: Option<record::fsync::FsyncSplit>,
+    pub fsync: Option<study::fsync::FsyncSplit>,
     /// What its script asked to be told beside the result.
-    pub extras: record::results::ScriptExtras,
+    pub extras: study::results::ScriptExtras,
     /// Final values of the variables of what ran.
     pub variables: Vec<Parameter>,
 }

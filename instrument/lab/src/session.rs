@@ -13,11 +13,11 @@ use crate::check::Loads;
 use crate::queue::Queue;
 use crate::runner::{Job, Progress, Report, Runner};
 use crate::store::{Store, StoreError};
-use record::plan::{self, Slot};
-use record::results::{Cell, Run, Status, Trial};
-use record::study::Study;
-use record::sweep::{self, OFFERED_RATE};
-use record::turns::{self, InterimComparison};
+use analysis::sweep::{self, OFFERED_RATE};
+use analysis::turns::{self, InterimComparison};
+use study::Study;
+use study::plan::{self, Slot};
+use study::results::{Cell, Run, Status, Trial};
 
 /// How often slices are stored, each of which lasts much less.
 const SLICES_STORED_EVERY: Duration = Duration::from_secs(1);

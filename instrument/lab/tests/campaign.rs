@@ -6,7 +6,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use common::{loads, study};
 use lab::campaign::{CampaignError, Opened, Opening};
 use lab::{Campaign, StackFactory, Store};
-use record::Study;
+use study::Study;
 
 struct Place {
     _folder: tempfile::TempDir,
@@ -54,7 +54,7 @@ fn the_latest_unfinished_run_of_the_same_study_is_resumed() {
     assert_eq!(campaign.run().id, latest);
     assert!(told[0].contains(&format!("Resumes {{ run: \"{latest}\", done: 0, planned: 6 }}")), "{told:?}");
     assert_ne!(first.run().id, latest);
-    let other = Study { study: record::study::Settings { seed: 9, ..study.study.clone() }, ..study };
+    let other = Study { study: study::Settings { seed: 9, ..study.study.clone() }, ..study };
     assert!(place.open(&other, true).1.contains(&"NothingToResume".to_string()));
     for campaign in [campaign, first] {
         let (_, left) = campaign.close();

@@ -13,9 +13,9 @@ use lab::runner::{Job, Progress, Report, Runner};
 use lab::trial::process::Program;
 use lab::{RealRunner, StackFactory};
 use needs::needs;
-use record::plan::{self, Slot};
-use record::results::Status;
 use rustix::process::{Pid, Signal, kill_process};
+use study::plan::{self, Slot};
+use study::results::Status;
 
 const SCRIPT: &str = "
 define fileset name=f, path=/x, entries=20, size=4k, prealloc=100

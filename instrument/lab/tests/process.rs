@@ -10,9 +10,9 @@ use lab::runner::{Job, Progress, Report, Runner};
 use lab::trial::process::Program;
 use lab::{RealRunner, StackFactory};
 use needs::needs;
-use record::Study;
-use record::plan::{self, Slot};
-use record::results::{Cell, Status};
+use study::Study;
+use study::plan::{self, Slot};
+use study::results::{Cell, Status};
 
 const SCRIPT: &str = "
 set $n=20

@@ -10,9 +10,9 @@ use lab::Store;
 use lab::check::Loads;
 use lab::queue::Queue;
 use lab::session::{Session, SessionContext, SessionEvent, SessionOutcome};
-use record::results::{Run, Status};
-use record::{Study, plan};
 use stats::rng::SplitMix;
+use study::results::{Run, Status};
+use study::{Study, plan};
 
 struct Bench {
     _folder: tempfile::TempDir,
@@ -339,7 +339,7 @@ fn rates_rise_until_each_stack_falls_behind_twice() {
     let mut bench = Bench::new();
     let mut run = bench.begin(&swept(2));
     bench.execute(&mut run, &mut Fake::new(carries));
-    let curves = record::sweep::curves(&run, None);
+    let curves = analysis::sweep::curves(&run, None);
     assert_eq!(curves.len(), 8, "two loads, two parameters, two stacks");
     for curve in &curves {
         let capacity = if curve.stack == "ext4" { 1_000.0 } else { 4_000.0 };
@@ -368,12 +368,12 @@ fn a_sweep_that_is_interrupted_goes_on_where_it_was() {
     });
     assert_eq!(bench.execute(&mut run, &mut fake), SessionOutcome::Interrupted);
     assert!(
-        record::sweep::curves(&run, None).iter().any(|curve| !curve.points.is_empty()),
+        analysis::sweep::curves(&run, None).iter().any(|curve| !curve.points.is_empty()),
         "partial results are kept"
     );
     let mut run = bench.store.resume(&run.id).unwrap();
     assert_eq!(bench.execute(&mut run, &mut Fake::new(carries)), SessionOutcome::Complete);
-    assert!(record::sweep::curves(&run, None).iter().all(|curve| curve.knee.is_some()));
+    assert!(analysis::sweep::curves(&run, None).iter().all(|curve| curve.knee.is_some()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use common::{eight_cells, outcome, study};
 use jiff::Timestamp;
 use lab::store::{Store, StoreError};
 use needs::needs;
-use record::results::{Command, Run, Status, Trial};
+use study::results::{Command, Run, Status, Trial};
 
 fn trial(cell: u32, index: u32, status: Status) -> Trial {
     Trial {
@@ -17,9 +17,9 @@ fn trial(cell: u32, index: u32, status: Status) -> Trial {
         order: 5,
         outcome: status.is_done().then(|| outcome(1234 + u64::from(index))),
         status,
-        environment: Some(record::Environment {
+        environment: Some(study::environment::Environment {
             loadline: "0.1.0".into(),
-            devices: vec![record::environment::Device {
+            devices: vec![study::environment::Device {
                 name: "loop3".into(),
                 fua: Some(false),
                 ..Default::default()
@@ -268,7 +268,7 @@ fn what_studies_ask_is_kept_and_found_where_it_is_not() {
     };
     let kept = texts(&store);
     for (run, kept) in begun.iter().zip(&kept) {
-        let anew: Vec<_> = record::trend::defined_cells(run).into_iter().map(std::sync::Arc::new).collect();
+        let anew: Vec<_> = analysis::trend::defined_cells(run).into_iter().map(std::sync::Arc::new).collect();
         assert_eq!((format!("{anew:?}"), anew.len()), (kept.clone(), 8));
         assert_eq!(store.kept_asks_of(&run.study_hash).unwrap(), Some(anew));
     }
@@ -276,7 +276,7 @@ fn what_studies_ask_is_kept_and_found_where_it_is_not() {
     drop(store);
     // as an older loadline leaves it: without, and with a run that is not kept
     let file = folder.path().join("loadline.db");
-    let table = |name: &str| format!("asked_{name}_{}", record::trend::ASKS_VERSION);
+    let table = |name: &str| format!("asked_{name}_{}", analysis::trend::ASKS_VERSION);
     let rows = |name: &str| -> i64 {
         let count = format!("SELECT count(*) FROM {}", table(name));
         rusqlite::Connection::open(&file).unwrap().query_row(&count, [], |row| row.get(0)).unwrap()
@@ -329,7 +329,7 @@ fn a_store_of_version_1_still_opens() {
     let stored = open(folder.path()).load_run("last").unwrap();
     let (run, trials) = fixture_run();
     assert_eq!(stored, Run { trials, ..run });
-    assert!(record::Study::from_stored(&stored.study).is_ok(), "its study still reads");
+    assert!(study::Study::from_stored(&stored.study).is_ok(), "its study still reads");
 }
 
 fn write_fixture(fixtures: &Path) {

@@ -4,9 +4,9 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use record::plan;
-use record::results::MetricName;
-use record::study::{CommandLine, Load, Settings, Study, StudyError, StudyVariant};
+use study::plan;
+use study::results::MetricName;
+use study::{CommandLine, Load, Settings, Study, StudyError, StudyVariant};
 
 const FULL: &str = r#"
 stacks = ["ext4", "xfs@image:2G", "ext4,data=journal"]
@@ -284,8 +284,7 @@ fn a_check_lists_the_programs_of_every_workload() {
         .collect();
     assert_eq!(started, [("a:2", "one 7"), ("b:2", "two")]);
     assert!(!study.study.allow_system);
-    let allowing =
-        Study { study: record::study::Settings { allow_system: true, ..study.study.clone() }, ..study };
+    let allowing = Study { study: study::Settings { allow_system: true, ..study.study.clone() }, ..study };
     assert!(parse(&allowing.to_toml()).unwrap().study.allow_system, "the stored study keeps it");
 }
 

@@ -2,18 +2,18 @@
 
 mod common;
 
-use common::{outcome, study};
-use lab::Store;
-use record::Study;
-use record::compare::{
+use analysis::compare::{
     self, ComparisonBasis, Conclusion, Machines, PastResult, RunComparison, compare_stacks,
 };
-use record::judge;
-use record::results::{Answer, MetricName, Run, Status, Trial};
+use analysis::judge;
+use common::{outcome, study};
+use lab::Store;
 use stats::between::Basis;
 use stats::history::{Prior, Spread};
 use stats::machine::{Conditions, MachineHistory};
 use stats::{Doubt, Thresholds, Verdict};
+use study::Study;
+use study::results::{Answer, MetricName, Run, Status, Trial};
 
 /// A run of a study with these throughputs for each cell.
 fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
@@ -27,7 +27,7 @@ fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
                 order: 0,
                 status: Status::Done,
                 outcome: Some(outcome(*ops)),
-                environment: Some(record::Environment::default()),
+                environment: Some(study::environment::Environment::default()),
                 commands: vec![],
                 log: vec![],
                 raw_output: String::new(),
@@ -475,7 +475,7 @@ fn reasons_name_what_is_missing() {
 
 #[test]
 fn judgements_have_exit_codes() {
-    let judgement = |answer| record::results::Judgement {
+    let judgement = |answer| study::results::Judgement {
         claim: String::new(),
         source: None,
         measured: None,

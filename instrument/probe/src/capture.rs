@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use host::mountinfo;
-use record::environment::{Environment, Target};
+use study::environment::{Environment, Target};
 
 use crate::root::Root;
 use crate::{device, machine, speed, tools};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::root::Root;
 use host::mountinfo::{self, MountEntry};
-use record::environment::Device;
+use study::environment::Device;
 
 /// A chain of devices longer than this is cut (loop on dm on md on ...).
 const DEVICES_MAX: usize = 16;

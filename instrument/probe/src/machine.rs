@@ -1,7 +1,7 @@
 //! Kernel, processors, memory and load.
 
 use host::text::{kib_of, value_of};
-use record::environment::{Cpu, Kernel, Load, Memory};
+use study::environment::{Cpu, Kernel, Load, Memory};
 
 use crate::root::Root;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-use record::environment::Tool;
+use study::environment::Tool;
 
 /// Asks each program for its version; programs that are not there are left out. Each is asked once a process.
 pub fn versions(programs: &[&str]) -> Vec<Tool> {

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use analysis::diff::{Importance, diff};
 use probe::root::Root;
 use probe::{CaptureSubject, Counters, capture, capture_below};
-use record::environment::{Device, Tool};
-use record::{Importance, diff};
+use study::environment::{Device, Tool};
 
 struct Machine(tempfile::TempDir);
 

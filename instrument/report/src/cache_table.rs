@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use record::cache::{FileAccount, Recording};
+use analysis::cache::{FileAccount, Recording};
 
 /// Width of the names.
 const NAME: usize = 30;

@@ -5,8 +5,8 @@
 
 use std::fmt::Display;
 
-use record::results::{Cell, Run, Status, Trial};
 use stats::{Direction, Histogram, OpClass, OpOutcome, Outcome};
+use study::results::{Cell, Run, Status, Trial};
 
 use crate::view::{LEVEL, Measure, View};
 

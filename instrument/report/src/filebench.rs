@@ -7,9 +7,9 @@
 
 use std::fmt::Write;
 
-use record::results::{Period, PeriodOp, Trial};
 use stats::outcome::Ended;
 use stats::{Direction, Outcome};
+use study::results::{Period, PeriodOp, Trial};
 
 const MIB: f64 = (1 << 20) as f64;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use record::fuse::{Account, FlowopShare, Kinds, Times};
+use analysis::fuse::{Account, FlowopShare, Kinds, Times};
 
 use crate::format::{count, scaled};
 
@@ -98,7 +98,7 @@ fn of_flowop(out: &mut String, flowop: &FlowopShare) {
 mod tests {
     use std::collections::HashMap;
 
-    use record::fuse::{Flowop, Operation, Request, account};
+    use analysis::fuse::{Flowop, Operation, Request, account};
 
     use super::*;
 

@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use record::results::Run;
 use stats::histogram::HdrError;
+use study::results::Run;
 use thiserror::Error;
 
 /// A histogram could not be encoded.

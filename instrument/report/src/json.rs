@@ -1,9 +1,9 @@
 //! JSON: the stored records with a computed summary beside them. Described in `docs/formats.md`.
 
-use record::results::{Parameter, Run};
 use serde::{Deserialize, Serialize};
 use stats::compleat::{Compleat, Grade};
 use stats::{Estimate, Finding, Thresholds};
+use study::results::{Parameter, Run};
 
 use crate::csv::measure_words;
 use crate::view::headline::headline;

@@ -2,9 +2,9 @@
 //!
 //! One table for the terminal, CSV, JSON and a drawing, all from the same [`Curve`]s.
 
-use record::results::Run;
-use record::sweep::{self, Curve, IntervalEstimate, Latency, Point};
+use analysis::sweep::{self, Curve, IntervalEstimate, Latency, Point};
 use stats::knee::StepOutcome;
+use study::results::Run;
 
 use crate::format;
 use crate::ink::Ink;

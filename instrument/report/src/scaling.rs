@@ -2,9 +2,9 @@
 //!
 //! One table for the terminal, CSV, JSON and a drawing, all from the same [`Scaling`].
 
-use record::results::{Cell as RunCell, Run};
 use serde::Serialize;
 use stats::outcome::Outcome;
+use study::results::{Cell as RunCell, Run};
 
 use crate::format;
 use crate::ink::Ink;

@@ -1,11 +1,11 @@
 //! A cell over many runs (`loadline trend`): lines for the terminal, a drawing, a page.
 
+use analysis::diff::Importance;
+use analysis::trend::{Change, Point, Trend};
 use askama::Template;
 use jiff::Timestamp;
-use record::diff::Importance;
-use record::results::MetricName;
-use record::trend::{Change, Point, Trend};
 use stats::change::{ChangeStatus, POINTS_MIN};
+use study::results::MetricName;
 
 use crate::format;
 use crate::plot::{Anchor, Drawing, Quantity, Scale};

@@ -1,8 +1,8 @@
 //! Two systems in turns (`loadline ab`): a line after each block, and the answer.
 
-use record::results::MetricName;
-use record::turns::InterimComparison;
+use analysis::turns::InterimComparison;
 use stats::Verdict;
+use study::results::MetricName;
 
 use crate::format;
 use crate::view::verdict::{doubt, word};

@@ -1,14 +1,15 @@
 //! From a stored run of an embedded study to tables, claims and outputs.
 
-use record::embedded::EmbeddedStudy;
-use record::grid::{AbsentReason, Grid};
-use record::results::{Answer, Judgement, Run, Status, Trial};
-use record::study::{Load, Study, StudyVariant};
-use record::{judge, plan};
+use analysis::grid::{AbsentReason, Grid};
+use analysis::judge;
 use report::evaluation::{artifact, explain, figure, notes, parts};
 use report::terminal::{self, Style};
 use stats::compleat::Compleat;
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome, Thresholds};
+use study::embedded::EmbeddedStudy;
+use study::plan;
+use study::results::{Answer, Judgement, Run, Status, Trial};
+use study::{Load, Study, StudyVariant};
 
 /// What was measured: row, column and trial give a value.
 type Value = fn(&str, &str, u32) -> Option<f64>;

@@ -11,8 +11,8 @@ use probe::fsync::event::{Blocks, Dev, FsKey, TraceEvent, TraceEventKind};
 use probe::fsync::rwbs::Rwbs;
 use probe::fsync::{commands, ftrace};
 use proptest::prelude::*;
-use record::fsync::{Breakdown, Parts, Summary};
 use report::fsync::{artifact, svg, terminal};
+use study::fsync::{Breakdown, Parts, Summary};
 
 fn only(moments: &[TraceEvent], chain: &Chain) -> Breakdown {
     let mut fsyncs = explained(moments, chain).fsyncs;

@@ -105,7 +105,7 @@ fn a_session_has_the_messages_in_their_order() {
 }
 
 /// A trial whose script has `enable lathist` and `psrun -1 2`.
-fn trial_with_extras() -> record::results::Trial {
+fn trial_with_extras() -> study::results::Trial {
     let run = |seconds, ops, latencies: &[u64]| {
         outcome(
             seconds,
@@ -121,7 +121,7 @@ fn trial_with_extras() -> record::results::Trial {
     trial.outcome = Some(run(2.0, 4, &[0, 1, 1_000, 5_000]));
     trial.extras.latency_counters = true;
     for (at, ops, latencies) in [(1.0, 3, &[0, 1, 1_000][..]), (2.0, 1, &[5_000][..])] {
-        trial.extras.keep(record::results::Period::of(at, &run(1.0, ops, latencies), true));
+        trial.extras.keep(study::results::Period::of(at, &run(1.0, ops, latencies), true));
     }
     trial
 }
@@ -171,7 +171,7 @@ fn the_terminal_shows_latency_counters_where_they_were_asked_for_and_else_nothin
     let before = report::terminal::summary(&run, style);
     assert!(!before.contains("lathist"), "{before}");
     let trial = run.trials.iter_mut().find(|trial| trial.cell == 0).unwrap();
-    *trial = record::results::Trial { outcome: trial.outcome.clone(), ..trial_with_extras() };
+    *trial = study::results::Trial { outcome: trial.outcome.clone(), ..trial_with_extras() };
     let after = report::terminal::summary(&run, style);
     let added: Vec<&str> = after.lines().filter(|line| !before.contains(line)).collect();
     let flowops = run.outcomes_of(0)[0].ops.len();

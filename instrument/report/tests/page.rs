@@ -2,8 +2,8 @@
 
 mod fixture;
 
-use record::results::Run;
 use report::html::page;
+use study::results::Run;
 
 fn pages() -> Vec<(&'static str, String)> {
     let mut empty = fixture::run();

@@ -2,8 +2,8 @@
 
 mod fixture;
 
+use analysis::compare::ComparisonBasis;
 use proptest::prelude::*;
-use record::compare::ComparisonBasis;
 use report::terminal::{Style, claims, comparison, compleat, summary};
 use stats::Thresholds;
 use stats::history::{Prior, Spread};
@@ -40,11 +40,11 @@ fn comparison_with_a_slower_run() {
     candidate.trials.retain(|trial| trial.cell < 7);
     let spread = Spread::learn(&[], Prior::BARE_METAL);
     let ground = ComparisonBasis { spread, known: Default::default(), anchor: None };
-    let compared = record::compare::compare(
+    let compared = analysis::compare::compare(
         &baseline,
         &candidate,
         &ground,
-        record::results::MetricName::Throughput,
+        study::results::MetricName::Throughput,
         &Thresholds::default(),
     );
     insta::assert_snapshot!(comparison(&compared, Style::default()));
@@ -101,9 +101,9 @@ proptest! {
 }
 
 /// Every ext4 and xfs trial of the fixture with a split of its fsyncs; ext4's second trial is its median.
-fn explained() -> record::Run {
-    use record::fsync::Part;
-    use record::fsync::summary::{LevelSummary, Summary, Times};
+fn explained() -> study::results::Run {
+    use study::fsync::Part;
+    use study::fsync::summary::{LevelSummary, Summary, Times};
     let mut run = fixture::run();
     let fast = |cell: u32| run.cells[cell as usize].stack.starts_with("ext4");
     let slow = |cell: u32| run.cells[cell as usize].stack.starts_with("xfs");
@@ -133,7 +133,7 @@ fn explained() -> record::Run {
             flushes_mean: 2.0,
             syncs_mean: 0.0,
         };
-        trial.fsync = Some(record::fsync::FsyncSplit {
+        trial.fsync = Some(study::fsync::FsyncSplit {
             summary: Summary { fsyncs: 1000 + u64::from(trial.index), levels: vec![level] },
             typical: None,
             lost: if *scale > 1.0 { 12 } else { 0 },

@@ -2,12 +2,12 @@
 
 mod fixture;
 
-use record::results::Status;
 use report::view::headline::headline;
 use report::view::notice::{Kind, notices};
 use report::view::verdict::{against_first, word};
 use report::view::{CellState, Measure, View, facts};
 use stats::compleat::Compleat;
+use study::results::Status;
 
 #[test]
 fn memory_is_a_ceiling_and_never_the_best() {
@@ -152,7 +152,7 @@ fn nothing_that_went_wrong_is_hidden() {
 #[test]
 fn a_trial_that_stood_still_is_a_doubt() {
     let mut run = fixture::run();
-    let doubts = |run: &record::results::Run| {
+    let doubts = |run: &study::results::Run| {
         let all = notices(&View::new(run));
         all.into_iter().filter(|notice| notice.text.contains("stood still")).collect::<Vec<_>>()
     };
@@ -170,7 +170,7 @@ fn a_trial_that_stood_still_is_a_doubt() {
 #[test]
 fn headlines_fit_what_was_asked() {
     let whole = fixture::run();
-    let only = |loads: &[u32], run: &record::results::Run| {
+    let only = |loads: &[u32], run: &study::results::Run| {
         let mut run = run.clone();
         run.cells.retain(|cell| loads.contains(&(cell.id / 5)));
         headline(&View::new(&run))
@@ -201,7 +201,10 @@ fn settings_are_sorted_by_whether_they_changed() {
     assert!(find("target.fs_type").is_some_and(|one| one.by_stack));
     assert!(!facts.varying[0].by_stack, "what changed during the run comes first");
     assert!(facts.common.contains(&("cpu.cores_online".into(), "8".into())));
-    assert_eq!(facts::facts(&record::Run { trials: vec![], ..fixture::run() }), facts::Facts::default());
+    assert_eq!(
+        facts::facts(&study::results::Run { trials: vec![], ..fixture::run() }),
+        facts::Facts::default()
+    );
 }
 
 #[test]
@@ -219,17 +222,17 @@ fn a_busy_machine_is_said() {
 #[test]
 fn a_rate_beyond_the_machines_memory_carries_a_doubt() {
     let mut run = fixture::run();
-    let told = |run: &record::results::Run| {
+    let told = |run: &study::results::Run| {
         let all = notices(&View::new(run));
         all.into_iter().filter(|one| one.text.contains("copies in memory")).collect::<Vec<_>>()
     };
     assert_eq!(told(&run), [], "runs of before do not know how fast it is");
-    let moved = |trial: &record::results::Trial| {
+    let moved = |trial: &study::results::Trial| {
         let outcome = trial.outcome.as_ref()?;
         Some(outcome.io_bytes() as f64 / outcome.measured_seconds).filter(|rate| rate.is_finite())
     };
     let most = run.trials.iter().filter(|trial| trial.status.is_done()).filter_map(moved).fold(0.0, f64::max);
-    let set = |run: &mut record::results::Run, rate: f64| {
+    let set = |run: &mut study::results::Run, rate: f64| {
         let environments = run.trials.iter_mut().filter_map(|trial| trial.environment.as_mut());
         environments.for_each(|one| one.load.copied_bytes_per_second = Some(rate as u64));
     };
@@ -244,7 +247,7 @@ fn a_rate_beyond_the_machines_memory_carries_a_doubt() {
 fn figures_from_before_a_correction_carry_a_doubt() {
     let mut run = fixture::run();
     run.study = "stacks = ['ext4']\n[[workload]]\napp = 'tpcc'\n".into();
-    let told = |run: &record::results::Run| {
+    let told = |run: &study::results::Run| {
         notices(&View::new(run)).into_iter().find(|one| one.text.contains("measured before a correction"))
     };
     assert_eq!(told(&run), None);

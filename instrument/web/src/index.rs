@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use analysis::compare::PastResult;
+use analysis::trend::{self, CellDefinitions, DefinedCell};
 use jiff::Timestamp;
 use lab::Store;
 use lab::store::{RunListing, StoreError};
-use record::compare::PastResult;
-use record::trend::{self, CellDefinitions, DefinedCell};
 
 use crate::text_cache::TextCache;
 

@@ -2,10 +2,10 @@
 
 use lab::Store;
 use lab::store::StoreError;
-use record::Study;
-use record::deal;
-use record::results::Run;
 use report::web::{CellProgress, RunProgress};
+use study::Study;
+use study::deal;
+use study::results::Run;
 
 /// How far a run is, by its stored trials and its plan.
 pub fn so_far(store: &Store, run: &Run) -> Result<RunProgress, StoreError> {

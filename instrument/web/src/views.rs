@@ -1,5 +1,7 @@
 //! One function for each page. A page that cannot be had is a page too, with what is wrong and what to do.
 
+use analysis::compare::ComparisonBasis;
+use analysis::trend::{self, SeriesFilter, Trend};
 use axum::extract::{Path, State as Given};
 use axum::http::{Uri, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -7,11 +9,9 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use lab::Store;
 use lab::store::StoreError;
-use record::compare::ComparisonBasis;
-use record::results::{MetricName, Run};
-use record::trend::{self, SeriesFilter, Trend};
 use report::web::{ASSETS, Filter, List, RunLine, SeriesLine};
 use stats::Thresholds;
+use study::results::{MetricName, Run};
 
 use crate::index::{Entry, Index, Labels};
 use crate::query::{Query, encoded};
@@ -124,7 +124,7 @@ async fn load(state: &State, word: &str) -> Result<Run, Refusal> {
 /// A run's report.
 pub async fn run(Given(state): Given<State>, Path(word): Path<String>) -> Page {
     let run = load(&state, &word).await?;
-    let judgements = record::judge::claims(&run, &Thresholds::default()).map_err(failed)?;
+    let judgements = analysis::judge::claims(&run, &Thresholds::default()).map_err(failed)?;
     Ok(page(report::html::served(&run, &judgements).map_err(failed)?))
 }
 
@@ -179,17 +179,17 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
         let thresholds = Thresholds::default();
         let a = index.store().load_run(&a)?;
         let Some(b) = b else {
-            let compared = record::compare::compare_stacks(&a, None, MetricName::Throughput, &thresholds);
+            let compared = analysis::compare::compare_stacks(&a, None, MetricName::Throughput, &thresholds);
             return report::web::comparison(&compared, thresholds.margin, &a.id, None).map_err(failed);
         };
         let b = index.store().load_run(&b)?;
-        let consulted = record::compare::consulted(index.past()?, &a, &b);
+        let consulted = analysis::compare::consulted(index.past()?, &a, &b);
         let machines = index.store().machines(&consulted);
         let past = index.past()?;
-        let spread = record::compare::spread(past, &machines, &a, &b);
-        let known = record::compare::machine_history(past, &machines, &a, &b);
+        let spread = analysis::compare::spread(past, &machines, &a, &b);
+        let known = analysis::compare::machine_history(past, &machines, &a, &b);
         let ground = ComparisonBasis { spread, known, anchor: None };
-        let compared = record::compare::compare(&a, &b, &ground, MetricName::Throughput, &thresholds);
+        let compared = analysis::compare::compare(&a, &b, &ground, MetricName::Throughput, &thresholds);
         report::web::comparison(&compared, thresholds.margin, &a.id, Some(&b.id)).map_err(failed)
     };
     let text = with_index(&state, move |index| index.kept(&uri.to_string(), made));
@@ -304,7 +304,7 @@ impl SeriesQuery {
             if let (Some(before), Some(after)) =
                 (environment(store, &change.runs.0)?, environment(store, &change.runs.1)?)
             {
-                change.environment = record::diff(&before, &after);
+                change.environment = analysis::diff::diff(&before, &after);
             }
         }
         if trends.is_empty() {
@@ -314,7 +314,7 @@ impl SeriesQuery {
     }
 }
 
-fn environment(store: &Store, run: &str) -> Result<Option<record::Environment>, StoreError> {
+fn environment(store: &Store, run: &str) -> Result<Option<study::environment::Environment>, StoreError> {
     Ok(store.load_run(run)?.trials.into_iter().find_map(|trial| trial.environment))
 }
 

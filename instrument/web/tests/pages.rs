@@ -211,7 +211,7 @@ fn of_thousands_of_runs_each_study_is_read_once() {
 fn of_an_older_store_one_record_of_each_study_is_read() {
     let home = Home::with_small_runs(3);
     let store = rusqlite::Connection::open(home.path().join("loadline.db")).unwrap();
-    store.execute(&format!("DROP TABLE asked_studies_{}", record::trend::ASKS_VERSION), []).unwrap();
+    store.execute(&format!("DROP TABLE asked_studies_{}", analysis::trend::ASKS_VERSION), []).unwrap();
     let server = serve(&home, &[]);
     let client = Client::of(&server);
     for _ in 0..2 {

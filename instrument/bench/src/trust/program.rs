@@ -136,7 +136,7 @@ impl Home<'_> {
     /// `ln(B/A)` of what the last comparison in turns was decided by: of each block, or of each build of slices.
     pub fn differences(&self) -> anyhow::Result<Vec<f64>> {
         let report = self.report()?;
-        let study = record::study::Study::from_stored(report.text("/run/study"))?;
+        let study = study::Study::from_stored(report.text("/run/study"))?;
         let kept = study.study.turns.and_then(|turns| turns.kept_blocks);
         let trials = 2 * u64::from(kept.unwrap_or(1));
         let mut units: std::collections::BTreeMap<u64, [Vec<Trial>; 2]> = Default::default();

@@ -148,7 +148,7 @@ pub struct Run {
     pub resume: bool,
     /// Run part K of N of the plan only, such as 3/40, on this machine; `loadline merge` joins the parts
     #[arg(long, value_name = "K/N")]
-    pub shard: Option<record::shard::Shard>,
+    pub shard: Option<study::shard::Shard>,
     /// A block device, or a file for `backing=`, that may be overwritten; all data on it is lost
     #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use record::results::MetricName;
+use study::results::MetricName;
 
 /// Options of `compare`.
 #[derive(Debug, Args)]

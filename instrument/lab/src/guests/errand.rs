@@ -6,9 +6,9 @@ use camino::Utf8Path;
 use guest::setup::{Mode, Phase, Setup};
 use guest::snapshot;
 use guest::{GuestError, Machine};
-use record::environment;
-use record::plan::Slot;
-use record::study::Study;
+use study::Study;
+use study::environment;
+use study::plan::Slot;
 
 use super::context::{BOOT_PATIENCE, GuestContext, report_progress};
 use super::executor::{Task, ask};

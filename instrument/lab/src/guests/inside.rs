@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 use guest::init::{self, Channel};
-use record::plan;
-use record::results::Status;
-use record::study::Study;
 use spec::StackSpec;
+use study::Study;
+use study::plan;
+use study::results::Status;
 
 use crate::load::{self, FREE_BYTES_ASSUMED};
 use crate::protocol::{self, GuestJob, Instruction, Message};

@@ -12,9 +12,9 @@ use guest::setup::{MEMORY_MIB, Mode, Setup};
 use guest::{GuestError, Machine};
 use host::Host;
 use journal::PrivateTree;
-use record::environment;
-use record::results::Status;
 use spec::Guest;
+use study::environment;
+use study::results::Status;
 
 use super::context::{BOOT_PATIENCE, GuestContext, report_progress};
 use super::errand;
@@ -223,7 +223,7 @@ impl Serving {
 /// The disk that another stack of the study needs in the same guest, which has this many processors: it is there from the
 /// beginning.
 fn disk_of_others(job: &Job<'_>, guest: &Guest, cores: usize) -> Option<Disk> {
-    let stacks = record::plan::stacks(job.study);
+    let stacks = study::plan::stacks(job.study);
     let same =
         |stack: &&spec::StackSpec| stack.guest() == Some(guest) && guest::devices::cores(stack) <= cores;
     stacks.iter().filter(same).find_map(guest::devices::disk)

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use analysis::paired::ProgramComparison;
 use host::Host;
-use record::paired::ProgramComparison;
 use rustix::fs::{Advice, fadvise};
 use stats::harmless::gain;
 
@@ -144,9 +144,9 @@ fn drop_below(path: &Path) -> Result<(), PairedError> {
 
 #[cfg(test)]
 mod tests {
+    use analysis::paired::Output;
     use camino::Utf8Path;
     use journal::Journal;
-    use record::paired::Output;
 
     use super::*;
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use analysis::paired::{Cell, Key};
 use apps::prefetch::library;
 use apps::prefetch::patterns::{Pattern, reader};
 use host::Host;
 use journal::{Journal, PrivateTree};
-use record::paired::{Cell, Key};
 use stats::Histogram;
 use stats::harmless::{CellVerdict, Figure, Pair, gain, tail};
 

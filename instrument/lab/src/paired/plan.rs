@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use analysis::paired::{Cell, Key, OFF};
 use apps::prefetch::Library;
 use apps::prefetch::patterns::Pattern;
 use camino::Utf8PathBuf;
 use host::Host;
-use record::paired::{Cell, Key, OFF};
 use spec::StackSpec;
 use stack::DirectoryInfo;
 

@@ -4,10 +4,10 @@
 //! gives the same figures. What the simulator does not know (processors that are busy, the kernel's own queues) it
 //! does not tell.
 
+use analysis::paired::{Cell, Key};
 use apps::prefetch::patterns::Pattern;
 use prefetch::Mode;
 use prefetch::sim::{MachineOptions, Outcome, Trace, replay};
-use record::paired::{Cell, Key};
 use stats::Histogram;
 use stats::harmless::{CellVerdict, Figure, Pair, gain, tail};
 

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use record::study::turns::{InterleavedDesign, TRIALS_OF_BLOCK};
-use record::turns::{Block, InterimComparison, judge};
+use analysis::turns::{Block, InterimComparison, judge};
 use stats::rng::SplitMix;
+use study::turns::{InterleavedDesign, TRIALS_OF_BLOCK};
 
 use super::PairedError;
 use super::compare::{Conditions, last_line};

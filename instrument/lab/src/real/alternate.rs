@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use journal::Cgroup;
-use record::results::Status;
 use stats::rng::SplitMix;
+use study::results::Status;
 
 use super::ending::status;
 use super::evidence;

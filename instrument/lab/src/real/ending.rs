@@ -1,8 +1,8 @@
 //! How a trial comes to its end: what workers came to, or an error on the way, as a status.
 
-use record::results::Status;
 use stack::StackError;
 use stats::{Ended, Outcome};
+use study::results::Status;
 
 use crate::runner::Report;
 use crate::stack_factory::StackSetupError;

@@ -2,10 +2,10 @@
 
 use blockdev::SsdStatus;
 use probe::CaptureSubject;
-use record::Environment;
-use record::results::Command;
 use stack::MountedStack;
 use stats::Metric;
+use study::environment::Environment;
+use study::results::Command;
 
 use crate::runner::Job;
 
@@ -88,7 +88,7 @@ pub(super) fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
     });
     let versions = built.record().tool_versions.iter();
     environment.tools = versions
-        .map(|(name, version)| record::environment::Tool { name: name.clone(), version: version.clone() })
+        .map(|(name, version)| study::environment::Tool { name: name.clone(), version: version.clone() })
         .collect();
     environment
 }

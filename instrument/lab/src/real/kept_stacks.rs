@@ -1,6 +1,6 @@
 //! Stacks that are kept between trials: each trial is a slice of a load that goes on where it stopped.
 //!
-//! After a number of blocks both stacks are taken down and built anew ([`record::study::Turns::kept_blocks`]).
+//! After a number of blocks both stacks are taken down and built anew ([`study::Turns::kept_blocks`]).
 //!
 //! What a slice holds is set once, by the first stack: as many operations as it does in the length that was asked for. The other
 //! one does as many, however long it takes, since stacks age by operations. See `stats::slices` for when slices can
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use journal::Cgroup;
-use record::results::Status;
 use stats::Histogram;
 use stats::outcome::{Direction, Ended, OpClass, OpOutcome, Outcome};
+use study::results::Status;
 
 use super::ending::status;
 use super::evidence;

@@ -24,9 +24,9 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
-use record::results::Status;
 use spec::StackSpec;
 use stack::Availability;
+use study::results::Status;
 
 pub use evidence::fua_note;
 pub(crate) use trial::timeout_seconds;

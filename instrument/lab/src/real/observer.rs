@@ -5,8 +5,8 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::options::Event;
 use probe::Counters;
-use record::results::Period;
 use stats::{Metric, Outcome};
+use study::results::Period;
 
 use crate::load::{ResolvedLoad, ResolvedWorkload};
 use crate::protocol::Message;

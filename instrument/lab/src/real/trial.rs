@@ -12,9 +12,9 @@ use host::Host;
 use journal::{Cgroup, Journal, PrivateTree};
 use probe::external_cpu::TrialProcesses;
 use probe::fsync::{RecordError, record_within};
-use record::fsync::FsyncSplit;
-use record::results::{Parameter, Status};
 use stats::Outcome;
+use study::fsync::FsyncSplit;
+use study::results::{Parameter, Status};
 
 use super::ending::{conclude, status};
 use super::evidence;

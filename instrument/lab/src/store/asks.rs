@@ -1,4 +1,4 @@
-//! What the cells of each study ask ([`record::trend::asked`]), kept beside the runs: thousands of studies are known by
+//! What the cells of each study ask ([`analysis::trend::asked`]), kept beside the runs: thousands of studies are known by
 //! reading a few numbers of each, not its record. Cells that ask the same, as those of studies that differ by their titles do,
 //! are kept once.
 //!
@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use record::results::Run;
-use record::trend::{self, CellDefinitions, DefinedCell};
+use analysis::trend::{self, CellDefinitions, DefinedCell};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use study::results::Run;
 
 use super::error::StoreError;
 use super::pack::{damaged, unpack};

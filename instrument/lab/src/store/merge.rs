@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 
-use record::deal;
-use record::results::Run;
-use record::shard::ShardOrigin;
-use record::study::Study;
+use study::Study;
+use study::deal;
+use study::results::Run;
+use study::shard::ShardOrigin;
 
 use super::{BUSY_PATIENCE, Store, StoreError, free_id, head, insert_run, owner, schema};
 
@@ -165,7 +165,7 @@ impl Store {
             .map_err(|error| StoreError::Damaged { run: first.run.id.clone(), why: error.to_string() })?;
         let transaction = self.write()?;
         run.id = free_id(&transaction, Timestamp::now())?;
-        insert_run(&transaction, &run, record::plan::order(&study).len(), None)?;
+        insert_run(&transaction, &run, study::plan::order(&study).len(), None)?;
         let mut repeated = 0;
         for is_done in [false, true] {
             for source in &all {
@@ -175,7 +175,7 @@ impl Store {
         let done = done_trials(&transaction, &run.id)?;
         let holes = deal::holes(&study, shards, |slot| done.contains(&(slot.cell, slot.index)));
         let missing: u64 = holes.values().sum();
-        let planned = record::plan::order(&study).len() as u64;
+        let planned = study::plan::order(&study).len() as u64;
         if missing == 0 {
             let finished = all.iter().filter_map(|source| source.run.finished).max();
             let finished = finished.unwrap_or_else(Timestamp::now).to_string();
@@ -324,7 +324,8 @@ fn copy(into: &Transaction<'_>, run: &Run, source: &Source, is_done: bool) -> Re
                 continue;
             }
             Some(false) if is_done => {
-                let label = run.cell(cell).map_or_else(|| format!("cell {cell}"), record::Cell::label);
+                let label =
+                    run.cell(cell).map_or_else(|| format!("cell {cell}"), study::results::Cell::label);
                 return Err(MergeError::TwoResults { label, trial: trial + 1, run: source.label() });
             }
             _ => {}

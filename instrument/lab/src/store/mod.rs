@@ -33,11 +33,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use record::deal;
-use record::plan;
-use record::results::{Run, Trial, VERSION};
-use record::shard::Shard;
-use record::study::Study;
+use study::Study;
+use study::deal;
+use study::plan;
+use study::results::{Run, Trial, VERSION};
+use study::shard::Shard;
 use workload::address::{redact, redact_word};
 
 use pack::{compress, decompress, pack, unpack};

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use analysis::compare::{Machines, PastResult};
+use analysis::trend::{CellDefinitions, DefinedCell};
 use jiff::Timestamp;
-use record::compare::{Machines, PastResult};
-use record::results::MetricName;
-use record::trend::{CellDefinitions, DefinedCell};
 use rusqlite::{Row, Rows};
+use study::results::MetricName;
 
 use super::asks;
 use super::error::StoreError;
@@ -72,7 +72,7 @@ impl Store {
 
     /// What runs say of their machine. One that cannot be read is left out.
     pub fn machines(&self, ids: &[String]) -> Machines {
-        let of = |id: &String| Some((id.clone(), record::machine::conditions(&self.load_run(id).ok()?)));
+        let of = |id: &String| Some((id.clone(), analysis::machine::conditions(&self.load_run(id).ok()?)));
         ids.iter().filter_map(of).collect()
     }
 

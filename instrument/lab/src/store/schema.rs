@@ -1,6 +1,6 @@
 //! Tables of the store and their versions.
 //!
-//! `record` columns hold zstd-compressed JSON of [`record::results`], which is all that loadline itself reads
+//! `record` columns hold zstd-compressed JSON of [`study::results`], which is all that loadline itself reads
 //! back; histograms in it are in their lossless form. The other columns and the table `ops` repeat some of it
 //! for SQL by hand and for HdrHistogram's tools (V2 encoding, base64).
 

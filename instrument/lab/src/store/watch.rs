@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use record::results::Run;
 use rusqlite::{Connection, OpenFlags, params};
+use study::results::Run;
 
 use super::error::StoreError;
 use super::{BUSY_PATIENCE, DATABASE, Store, head, index, owner, schema, time};
@@ -41,7 +41,7 @@ pub struct TrialSummary {
     pub cell: u32,
     /// Which trial of its cell, from 0.
     pub index: u32,
-    /// How it ended, as [`record::Status::word`] says.
+    /// How it ended, as [`study::results::Status::word`] says.
     pub status: String,
     /// When it began.
     pub started: Timestamp,

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use apps::span::Span;
 use cluster::balance::Balance;
 use cluster::{ClusterError, Offset, RankEvent as FromRank};
-use record::results::RankPart;
 use stats::metric::{Metric, names};
 use stats::{Outcome, parallel};
+use study::results::RankPart;
 
 use super::executor::{Executor, Failure, StopReason, Worker, WorkerEvent};
 use super::share;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::runner::{Job, Progress, Report, Runner};
-use record::results::{Command, Status};
-use record::study::Study;
 use spec::StackSpec;
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
+use study::Study;
+use study::results::{Command, Status};
 
 /// A study with inline workloads.
 pub fn study(toml: &str) -> Study {
@@ -132,7 +132,7 @@ impl Runner for Fake {
             log: vec!["a line".into()],
             raw_output: "raw \u{fc}\n".into(),
             seconds: 15.0,
-            environment: Some(record::Environment::default()),
+            environment: Some(study::environment::Environment::default()),
             ..Report::empty(status)
         }
     }

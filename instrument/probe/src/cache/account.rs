@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use record::cache::{Account, FileAccount};
+use analysis::cache::{Account, FileAccount};
 
 use super::event::{CacheEvent, CacheEventKind};
 

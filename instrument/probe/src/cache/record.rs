@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use record::cache::Recording;
+use analysis::cache::Recording;
 
 use super::account::account;
 use super::cachestat::cachestat;

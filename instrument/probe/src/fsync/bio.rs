@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use record::fsync::Operation;
+use study::fsync::Operation;
 
 use super::chain::{Disk, Level};
 use super::event::{Blocks, Dev, TraceEvent, TraceEventKind};

@@ -1,7 +1,7 @@
 //! The parts of one fsync, level by level.
 
-use record::fsync::interval::{Interval, divide, union};
-use record::fsync::{Breakdown, LevelBreakdown, Mark, Part, Parts, Stage};
+use study::fsync::interval::{Interval, divide, union};
+use study::fsync::{Breakdown, LevelBreakdown, Mark, Part, Parts, Stage};
 
 use super::bio::{Request, Traffic, traffic};
 use super::call::{Call, calls};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::chain::{FsKind, Level};
 use super::event::{TraceEvent, TraceEventKind};
-use record::fsync::interval::Interval;
+use study::fsync::interval::Interval;
 
 /// One call of fsync or fdatasync.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -124,7 +124,7 @@ pub(super) fn uuid(text: &str) -> Option<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::fsync::Operation;
+    use study::fsync::Operation;
 
     #[test]
     fn lines_of_every_kind() {

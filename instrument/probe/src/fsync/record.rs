@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use record::fsync::{Breakdown, DeviceCommand, FsyncSplit};
+use study::fsync::{Breakdown, DeviceCommand, FsyncSplit};
 
 use super::bio::Request;
 use super::breakdown::{Analysis, analyse};

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use record::fsync::Operation;
+use study::fsync::Operation;
 
 /// An operation with its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

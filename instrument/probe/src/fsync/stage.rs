@@ -1,7 +1,7 @@
 //! What of all block I/O one fsync waited for, as stages in time. The rules are told in docs/explain.md.
 
-use record::fsync::interval::{Interval, union};
-use record::fsync::{Operation, Part, Stage};
+use study::fsync::interval::{Interval, union};
+use study::fsync::{Operation, Part, Stage};
 
 use super::bio::{Bio, Request, Traffic};
 use super::chain::{FsKind, Level};

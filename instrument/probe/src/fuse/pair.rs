@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use record::fuse::Request;
+use analysis::fuse::Request;
 
 use super::event::{FuseEvent, FuseEventKind};
 

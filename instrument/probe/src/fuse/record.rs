@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use record::fuse::Recording;
+use analysis::fuse::Recording;
 
 use super::event::{FuseEvent, FuseEventKind, selections};
 use super::pair::{Paired, pair};

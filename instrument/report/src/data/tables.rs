@@ -1,7 +1,7 @@
 //! What stands in the tables. Columns are only ever added, at the right of their table.
 
-use record::results::{Cell, Run, Status, Trial};
 use stats::{Histogram, OpOutcome, Outcome};
+use study::results::{Cell, Run, Status, Trial};
 
 use super::{Column, Table, Values};
 use crate::csv::{QUANTILES, class_word, direction_word, message};

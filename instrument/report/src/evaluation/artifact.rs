@@ -1,9 +1,9 @@
 //! Result files in the shape of a publication's artifact, for its parsers; and tables and drawings as files.
 
-use record::grid::Grid;
-use record::study::Table;
-use record::study::evaluation::Artifact;
+use analysis::grid::Grid;
 use stats::Sample;
+use study::Table;
+use study::evaluation::Artifact;
 
 use super::figure;
 
@@ -136,7 +136,7 @@ fn by_timer(grid: &Grid, table: &Table) -> String {
         if column.id.starts_with("readers-") {
             continue;
         }
-        let value = |row: &str| grid.place(row, &column.id).and_then(record::grid::GridCell::second_median);
+        let value = |row: &str| grid.place(row, &column.id).and_then(analysis::grid::GridCell::second_median);
         let rounded = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
         let values: Vec<String> = configurations.iter().map(|(_, row)| rounded(value(row))).collect();
         let label = if plain { String::new() } else { format!("{},", column.csv()) };

@@ -1,9 +1,9 @@
 //! What the counters say about a bad place, beside those of the best row.
 
-use record::grid::{Grid, GridCell};
-use record::study::Load;
+use analysis::grid::{Grid, GridCell};
 use stats::Sample;
 use stats::compleat::Grade;
+use study::Load;
 
 /// A sentence for every place below 30 % of the best, in columns that count.
 pub fn bad_places(grid: &Grid) -> Vec<String> {

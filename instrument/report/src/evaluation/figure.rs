@@ -1,8 +1,8 @@
 //! The drawings of an evaluation: bars in the inks of the page.
 
-use record::grid::Grid;
-use record::study::Table;
-use record::study::evaluation::{Better, Figure};
+use analysis::grid::Grid;
+use study::Table;
+use study::evaluation::{Better, Figure};
 
 use crate::format;
 use crate::ink::Ink;
@@ -100,7 +100,7 @@ fn panel(grid: &Grid, table: &Table, at: usize, (left, top): (f64, f64), drawing
         let (one, x) = (grid.cell(*row, at), left + 12.0 + step * place as f64);
         let (ink, middle) = (ink(grid, *row).class(), x + step * 0.4);
         let Some(median) = one.median().filter(|_| most > 0.0) else {
-            let word = one.absent.as_ref().map_or("", record::grid::AbsentReason::word);
+            let word = one.absent.as_ref().map_or("", analysis::grid::AbsentReason::word);
             drawing.text("tick", (middle, base - 4.0), Anchor::Middle, word);
             continue;
         };

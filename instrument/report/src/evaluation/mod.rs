@@ -13,11 +13,11 @@ pub mod explain;
 pub mod figure;
 mod regime;
 
-use record::grid::{Grid, GridCell};
-use record::results::{Answer, Judgement};
-use record::study::Table;
-use record::study::evaluation::{Cost, TableBaseline};
+use analysis::grid::{Grid, GridCell};
 use stats::compleat::Compleat;
+use study::Table;
+use study::evaluation::{Cost, TableBaseline};
+use study::results::{Answer, Judgement};
 
 use crate::format;
 use crate::sheet::{CellTone, Head, Line, Sheet, SheetCell};
@@ -97,7 +97,7 @@ fn compleat(grid: &Grid, table: &Table, row: usize) -> String {
 fn sheet_cell(grid: &Grid, table: &Table, row: usize, at: usize) -> SheetCell {
     let place = grid.cell(row, at);
     let Some(median) = place.median() else {
-        let word = place.absent.as_ref().map_or("", record::grid::AbsentReason::word);
+        let word = place.absent.as_ref().map_or("", analysis::grid::AbsentReason::word);
         return SheetCell { value: word.into(), ..SheetCell::default() };
     };
     let mut spot = SheetCell { value: format::digits(median), tint: CellTone::Plain, ..SheetCell::default() };
@@ -126,7 +126,7 @@ fn sheet_cell(grid: &Grid, table: &Table, row: usize, at: usize) -> SheetCell {
 fn published_lines(grid: &Grid, place: &GridCell, at: usize) -> Vec<String> {
     let told = |cost: &Cost| {
         let counters = cost.metrics.iter();
-        let values = counters.filter_map(|counter| place.metric(&record::regime::name(grid, at, counter)));
+        let values = counters.filter_map(|counter| place.metric(&analysis::regime::name(grid, at, counter)));
         let sum = values.fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))?;
         Some(
             format!("{} {} {}", cost.title, format::digits(sum / cost.divide), cost.unit)
@@ -321,7 +321,7 @@ pub fn costs(grid: &Grid) -> Option<Sheet> {
         });
         values.fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))
     };
-    let spot = |row: usize, cost: &record::study::evaluation::Cost| match sum(row, &cost.metrics) {
+    let spot = |row: usize, cost: &study::evaluation::Cost| match sum(row, &cost.metrics) {
         Some(value) => SheetCell {
             value: format::digits(value / cost.divide),
             tint: CellTone::Plain,

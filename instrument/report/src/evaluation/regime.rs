@@ -1,7 +1,7 @@
 //! What of the original's regime the loads reached, and what they did not.
 
-use record::grid::Grid;
-use record::regime::{RegimeStatus, regime_statuses};
+use analysis::grid::Grid;
+use analysis::regime::{RegimeStatus, regime_statuses};
 
 use crate::format;
 

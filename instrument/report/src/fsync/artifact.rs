@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use record::fsync::{Breakdown, DeviceCommand, Operation, Part};
+use study::fsync::{Breakdown, DeviceCommand, Operation, Part};
 
 /// The parsed trace table: one line for each command given to the driver, separated by tabs.
 pub fn trace_table(commands: &[DeviceCommand]) -> String {

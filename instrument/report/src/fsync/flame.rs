@@ -1,8 +1,8 @@
 //! All fsyncs of a recording as a flame that hangs (an icicle graph): the call on top, below it what it waited for, below that what the next level's disks
 //! did meanwhile. A width is a mean time.
 
-use record::fsync::summary::LevelSummary;
-use record::fsync::{Part, Summary};
+use study::fsync::summary::LevelSummary;
+use study::fsync::{Part, Summary};
 
 use super::svg::colour;
 use crate::format;

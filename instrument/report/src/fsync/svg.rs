@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::terminal::{micros, rows, title};
 use crate::plot::{csv_line, metadata};
-use record::fsync::Breakdown;
-use record::fsync::Part;
-use record::fsync::interval::Interval;
+use study::fsync::Breakdown;
+use study::fsync::Part;
+use study::fsync::interval::Interval;
 
 const WIDTH: u32 = 760;
 /// Left of the time axis: the names.

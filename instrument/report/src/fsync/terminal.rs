@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use record::fsync::Part;
-use record::fsync::interval::{Interval, union};
-use record::fsync::summary::{LevelSummary, Summary, Times};
-use record::fsync::{Breakdown, LevelBreakdown};
+use study::fsync::Part;
+use study::fsync::interval::{Interval, union};
+use study::fsync::summary::{LevelSummary, Summary, Times};
+use study::fsync::{Breakdown, LevelBreakdown};
 
 /// Columns of the bar.
 const BAR: usize = 24;

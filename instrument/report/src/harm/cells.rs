@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use record::paired::{Cell, Key, OFF};
+use analysis::paired::{Cell, Key, OFF};
 use stats::harmless::{Figure, LEVEL, Pair, RESAMPLING, Verdict};
 use stats::{Estimate, Interval};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use record::paired::{Output, ProgramComparison, Run, RunOutput};
+use analysis::paired::{Output, ProgramComparison, Run, RunOutput};
 use stats::harmless::{Pair, Verdict};
 
 /// What beside the figures decides what is remarked.

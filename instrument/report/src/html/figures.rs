@@ -1,7 +1,7 @@
 //! The figures of a run's page, each as a file of its own.
 
-use record::grid::Grid;
-use record::results::Run;
+use analysis::grid::Grid;
+use study::results::Run;
 
 use super::parts::{self, LoadPart};
 use super::{inks, shown_loads};

@@ -18,11 +18,11 @@ mod heat;
 mod parts;
 mod text;
 
+use analysis::grid::Grid;
 use askama::Template;
-use record::grid::Grid;
-use record::results::{Judgement, Run};
-use record::study::Load;
 use stats::Thresholds;
+use study::Load;
+use study::results::{Judgement, Run};
 
 pub use figures::figures;
 use text::prose;

@@ -1,8 +1,8 @@
 //! The rows of the page's tables.
 
-use record::results::{Answer, Judgement, Run};
 use stats::compleat::{Compleat, Grade};
 use stats::{Histogram, Sample, Thresholds, Verdict};
+use study::results::{Answer, Judgement, Run};
 
 use super::charts::{self, Curve};
 use super::text::{pretty, prose};
@@ -373,7 +373,7 @@ pub struct PublishedRow {
 }
 
 pub fn published(run: &Run) -> Vec<PublishedRow> {
-    let row = |published: &record::results::Published| {
+    let row = |published: &study::results::Published| {
         let outcomes = run.outcomes_of(published.cell);
         let values: Vec<f64> = outcomes.into_iter().filter_map(|o| published.metric.of(o)).collect();
         let measured = Sample::new(&values).ok().map(|sample| show(published.metric, sample.median()));

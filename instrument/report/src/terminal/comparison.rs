@@ -1,9 +1,9 @@
 //! Two runs side by side; the claims of a study.
 
-use record::compare::{CellPair, Conclusion, RunComparison};
+use analysis::compare::{CellPair, Conclusion, RunComparison};
 use stats::between::Basis;
 
-use record::results::{Answer, Judgement, MetricName};
+use study::results::{Answer, Judgement, MetricName};
 
 use super::summary::{verdict_paint, why_lines};
 use super::table::{Align, Cell, Table};
@@ -56,8 +56,11 @@ pub fn comparison(compared: &RunComparison, style: Style) -> String {
             let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "not known".into());
             let line =
                 format!("{}: {} -> {}", difference.name, known(&difference.left), known(&difference.right));
-            let paint =
-                if difference.weight == record::Importance::Fundamental { Paint::Warn } else { Paint::Plain };
+            let paint = if difference.weight == analysis::diff::Importance::Fundamental {
+                Paint::Warn
+            } else {
+                Paint::Plain
+            };
             text.push_str(&format!("{}\n", style.paint(paint, &style.paragraph(&line, 2))));
         }
     }
@@ -99,7 +102,7 @@ fn add(table: &mut Table, pair: &CellPair, several: bool) {
 }
 
 /// Which part of the interval is the machine's, and in what it differed.
-pub fn machine_words(line: &record::compare::MetricComparison) -> Vec<String> {
+pub fn machine_words(line: &analysis::compare::MetricComparison) -> Vec<String> {
     let mut lines = Vec::new();
     if line.machine_half_width >= 0.001 {
         lines.push(format!("machine {:.1} %", line.machine_half_width * 100.0));

@@ -1,7 +1,7 @@
 //! The compleat table: stacks as rows, loads as columns, shares of the best.
 
-use record::results::Run;
 use stats::compleat::{Compleat, Grade};
+use study::results::Run;
 
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style};

@@ -1,6 +1,6 @@
 //! A published evaluation: its tables, and what a reader must know.
 
-use record::grid::Grid;
+use analysis::grid::Grid;
 
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style};

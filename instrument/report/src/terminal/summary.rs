@@ -1,8 +1,8 @@
 //! The whole run: head, tables, notices, verdicts.
 
-use record::grid::Grid;
-use record::results::Run;
+use analysis::grid::Grid;
 use stats::{Histogram, Thresholds, Verdict};
+use study::results::Run;
 
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style, compleat, evaluation};

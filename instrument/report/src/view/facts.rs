@@ -1,7 +1,8 @@
 //! The environment of a run: what all trials share, and what differs.
 
-use record::results::{Run, Trial};
-use record::{Environment, Importance, Setting};
+use analysis::diff::{self, Importance, Setting};
+use study::environment::Environment;
+use study::results::{Run, Trial};
 
 /// Stands for a setting that an environment lacks.
 pub const UNKNOWN: &str = "not known";
@@ -40,14 +41,15 @@ pub fn facts(run: &Run) -> Facts {
     let Some((_, first)) = known.first() else { return Facts::default() };
     let mut weights: Vec<(String, Importance)> = Vec::new();
     for (_, other) in &known {
-        for difference in record::diff(first, other) {
+        for difference in analysis::diff::diff(first, other) {
             match weights.iter_mut().find(|(name, _)| *name == difference.name) {
                 Some((_, weight)) => *weight = (*weight).max(difference.weight),
                 None => weights.push((difference.name, difference.weight)),
             }
         }
     }
-    let all: Vec<(&str, Vec<Setting>)> = known.iter().map(|(stack, one)| (*stack, one.facts())).collect();
+    let all: Vec<(&str, Vec<Setting>)> =
+        known.iter().map(|(stack, one)| (*stack, diff::facts(one))).collect();
     let differs = |name: &str| weights.iter().any(|(known, _)| known == name);
     let common = all[0].1.iter().filter(|fact| !differs(&fact.name));
     let telling = weights.iter().filter(|(_, weight)| *weight > Importance::Incidental);

@@ -1,8 +1,8 @@
 //! Where the fsyncs of each cell spent their time: the trial whose mean fsync is the median stands for all.
 
-use record::fsync::FsyncSplit;
-use record::fsync::Part;
-use record::fsync::summary::LevelSummary;
+use study::fsync::FsyncSplit;
+use study::fsync::Part;
+use study::fsync::summary::LevelSummary;
 
 use super::View;
 use crate::format;

@@ -28,7 +28,7 @@ fn partial(view: &View<'_>) -> Option<String> {
         return None;
     }
     // how many there will be is not planned
-    if record::turns::of_run(view.run).is_some() {
+    if analysis::turns::of_run(view.run).is_some() {
         return Some("Not complete: it was interrupted; `--resume` goes on.".into());
     }
     let (done, planned) = (view.trials_done(), view.trials_planned());
@@ -63,7 +63,7 @@ fn answer(view: &View<'_>) -> String {
     if (0..view.loads.len()).all(|column| view.measured(column).next().is_none()) {
         return "There is no result yet.".into();
     }
-    if let Some(so_far) = record::turns::of_run(view.run) {
+    if let Some(so_far) = analysis::turns::of_run(view.run) {
         return crate::turns::answer(&so_far);
     }
     match (view.compares(), view.loads.as_slice()) {

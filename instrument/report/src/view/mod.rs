@@ -17,11 +17,12 @@ pub mod headline;
 pub mod notice;
 pub mod verdict;
 
-use record::results::{Cell, Parameter, Run, Status, Trial};
-use record::{blocks, plan};
+use analysis::blocks;
 use stats::compleat::{self, Compleat, Grade};
 use stats::shares::{self, StackResult as Rank};
 use stats::{Effect, Estimate, Histogram, Outcome, Sample, Sense, Thresholds};
+use study::plan;
+use study::results::{Cell, Parameter, Run, Status, Trial};
 
 use crate::format;
 
@@ -216,7 +217,7 @@ impl<'a> View<'a> {
 
     /// Trials of the whole plan; early stopping may leave some out.
     pub fn trials_planned(&self) -> usize {
-        let study = record::Study::from_stored(&self.run.study).ok();
+        let study = study::Study::from_stored(&self.run.study).ok();
         let planned =
             study.filter(|study| plan::cells(study) == self.run.cells).map(|study| plan::order(&study).len());
         planned.unwrap_or(self.run.cells.len() * self.run.planned_trials as usize)

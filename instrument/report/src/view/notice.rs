@@ -1,10 +1,10 @@
 //! What a reader must know beside the figures.
 
-use record::results::{Status, Trial};
 use stats::Outcome;
 use stats::metric::names;
 use stats::outcome::Ended;
 use stats::steady::{self, ChangePoint, SteadyRule};
+use study::results::{Status, Trial};
 
 use super::{CellState, GridPoint, Stack, View, facts, flowop};
 use crate::format;
@@ -318,7 +318,7 @@ pub fn confidence(coverage: f64) -> String {
 
 /// Figures that were wrong when the run was measured.
 fn corrected_since(view: &View<'_>) -> impl Iterator<Item = Notice> {
-    record::corrections::affected(view.run).into_iter().map(|what| Notice {
+    analysis::corrections::affected(view.run).into_iter().map(|what| Notice {
         kind: Kind::Doubt,
         place: String::new(),
         text: format!("measured before a correction: {what}"),

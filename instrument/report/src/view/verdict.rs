@@ -1,6 +1,6 @@
 //! Every stack against the first one: better, worse, same or cannot tell.
 
-use record::blocks;
+use analysis::blocks;
 use stats::family::judge_together;
 use stats::{Doubt, Effect, Finding, Sense, Thresholds, Verdict};
 
@@ -26,7 +26,7 @@ pub struct BaselineComparison {
 /// ceilings, are left out. All verdicts on one measure are a family: among many, few are false.
 pub fn against_first(view: &View<'_>, thresholds: &Thresholds) -> Vec<BaselineComparison> {
     // a comparison that ended when it was decided has a rule of its own, which is in the headline
-    if record::turns::of_run(view.run).is_some() {
+    if analysis::turns::of_run(view.run).is_some() {
         return Vec::new();
     }
     let Some(baseline) = view.stacks.iter().position(|stack| stack.competes) else { return Vec::new() };

@@ -1,6 +1,6 @@
 //! A comparison, as `loadline compare` shows it: the same verdicts, reasons and figures.
 
-use record::compare::{CellPair, MetricComparison, RunComparison};
+use analysis::compare::{CellPair, MetricComparison, RunComparison};
 use stats::Verdict;
 
 use crate::format;

@@ -1,9 +1,9 @@
 //! A run in progress: what of it has ended, and what that says so far.
 
 use askama::Template;
-use record::results::Run;
 use stats::interval;
 use stats::sample::Sample;
+use study::results::Run;
 
 use super::{Body, Page};
 use crate::format;

@@ -10,12 +10,12 @@
 mod compared;
 mod live;
 
+use analysis::compare::RunComparison;
 use askama::Template;
 use jiff::Timestamp;
-use record::compare::RunComparison;
-use record::results::Run;
 use stats::interval;
 use stats::sample::Sample;
+use study::results::Run;
 
 use crate::format;
 use crate::sheet::{CellTone, Head, Line, Sheet, SheetCell};

@@ -7,10 +7,10 @@ use std::sync::mpsc;
 
 use jiff::Timestamp;
 use lab::Store;
-use record::Study;
-use record::results::{Run, Status, Trial};
 use stats::over_time::Follower;
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
+use study::Study;
+use study::results::{Run, Status, Trial};
 use web::Service;
 
 /// Trials of each of the two cells.

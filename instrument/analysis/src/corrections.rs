@@ -1,0 +1,170 @@
+//! Figures of stored runs that were wrong, and that later programs measure rightly. A run says by its version which
+//! corrections it was measured with.
+
+use study::counts::CONTAINERS;
+use study::results::Run;
+use study::{Load, Study, Workload};
+
+/// From this version on runs are measured with all corrections that are known here.
+const CORRECTED: u32 = 2;
+
+/// What of a run's figures is wrong, or means something else than it does now; nothing for a run that was measured with the
+/// corrections. Without its trials a run does not show whether ranks have measured it.
+pub fn affected(run: &Run) -> Vec<&'static str> {
+    if run.version >= CORRECTED {
+        return Vec::new();
+    }
+    let study = Study::from_stored(&run.study).ok();
+    let loads: Vec<&Load> = study.iter().flat_map(|study| &study.workloads).map(|one| &one.load).collect();
+    let is_paced = study.as_ref().is_some_and(|study| {
+        let of_workload = study.workloads.iter().any(|workload| workload.rate.is_some());
+        of_workload || study.study.rate.is_some() || !study.study.offered.is_empty()
+    });
+    let app =
+        |fits: fn(&str) -> bool| loads.iter().any(|load| matches!(load, Load::App { name } if fits(name)));
+    let is_sql = app(|name| name == "tpcc" || name.starts_with("oltp-"));
+    let is_ycsb = app(|name| name.starts_with("ycsb"));
+    let has_many_jobs = loads.iter().filter_map(|load| load.wml()).any(|text| sections(text) > 1);
+    let is_on_lmdb = study.as_ref().is_some_and(|study| {
+        let swept = study.parameters.get("engine").into_iter().flatten();
+        let own = study.workloads.iter().flat_map(|workload| [&workload.set, &workload.parameters]);
+        let own = own.filter_map(|sweeps| sweeps.get("engine")).flatten();
+        swept.chain(own).any(|engine| engine == "lmdb")
+    });
+    let is_delayed = study.as_ref().is_some_and(|study| study.workloads.iter().any(is_delayed));
+    let took_from_number = study.as_ref().is_some_and(|study| {
+        let is_both = |one| is_warm(study, one) && is_of_a_number(study, one);
+        study.workloads.iter().any(is_both)
+    });
+    let is_crowd = run.cells.iter().flat_map(|cell| &cell.parameters).any(|one| one.name == CONTAINERS)
+        || run.trials.iter().any(|trial| !trial.extras.ranks.is_empty());
+    let all = [
+        (is_crowd, "the machine's and others' figures are the sum of what each container or rank saw"),
+        (has_many_jobs, "all jobs of a job file shared one budget: counts and rates of each are wrong"),
+        (is_delayed, "a job's startdelay was part of its interval: its rates are too low"),
+        (took_from_number, "the warm-up took of the number of operations: rates are wrong"),
+        (is_on_lmdb, "reads of LMDB did not read values: their rates are too high"),
+        (is_paced && !is_sql, "each waiting thread did one operation more at the end: rates are too high"),
+        (is_sql || is_ycsb, "operations under way at the end are missing: the tail is too short"),
+        (is_ycsb, "updates wrote whole records; they write one field now, unless `writeallfields` is set"),
+    ];
+    all.into_iter().filter(|(is_affected, _)| *is_affected).map(|(_, what)| what).collect()
+}
+
+/// Variables of a workload, and of all.
+fn variables<'a>(study: &'a Study, of: &'a Workload) -> impl Iterator<Item = (&'a String, &'a Vec<String>)> {
+    study.parameters.iter().chain(of.set.iter()).chain(of.parameters.iter())
+}
+
+/// Whether a text, job file or script, has a line that begins with a word.
+fn has(text: &str, word: &str) -> bool {
+    text.lines().any(|line| line.trim_start().starts_with(word))
+}
+
+/// Whether loadline runs a job that begins later than others, or than the run. (fio tells each job's own time.)
+fn is_delayed(of: &Workload) -> bool {
+    let is_by_fio = of.set.get("with").into_iter().flatten().any(|with| with == "fio");
+    !is_by_fio && of.load.wml().is_some_and(|text| has(text, "startdelay"))
+}
+
+/// Whether a load has a warm-up.
+fn is_warm(study: &Study, of: &Workload) -> bool {
+    let told = of.warmup.or(study.study.warmup).map(|seconds| seconds.0 > 0.0);
+    told.unwrap_or_else(|| {
+        of.load.wml().is_some_and(|text| has(text, "ramp_time") || in_run(text, "warmup="))
+    })
+}
+
+/// Whether a number of operations ends a load.
+fn is_of_a_number(study: &Study, of: &Workload) -> bool {
+    let is_number = |(name, values): (&String, &Vec<String>)| {
+        ["operationcount", "reads"].contains(&name.as_str()) && values.iter().any(|value| value != "0")
+    };
+    of.ops.or(study.study.ops).is_some()
+        || of.load.wml().is_some_and(|text| in_run(text, "ops="))
+        || variables(study, of).any(is_number)
+}
+
+/// Whether the command that runs a script has a parameter.
+fn in_run(text: &str, parameter: &str) -> bool {
+    let mut runs = text
+        .lines()
+        .map(|line| line.split_whitespace())
+        .filter_map(|mut words| (words.next() == Some("run")).then_some(words));
+    runs.any(|mut words| words.any(|word| word.starts_with(parameter)))
+}
+
+/// Sections of a job file of fio beside the global ones; a script has none.
+fn sections(text: &str) -> usize {
+    let headings = text.lines().map(str::trim).filter(|line| line.starts_with('[') && line.ends_with(']'));
+    headings.filter(|line| *line != "[global]").count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use study::results::VERSION;
+
+    /// A run of a study, as version 1 stored it.
+    fn stored(study: &str) -> Run {
+        let study = Study::from_stored(study).unwrap();
+        Run {
+            version: 1,
+            id: "a".into(),
+            title: String::new(),
+            started: jiff::Timestamp::UNIX_EPOCH,
+            finished: None,
+            seed: 1,
+            command_line: Vec::new(),
+            loadline: "0.1.0".into(),
+            study: study.to_toml(),
+            study_hash: study.hash(),
+            planned_trials: 1,
+            shard: None,
+            parts: Vec::new(),
+            cells: study::plan::cells(&study),
+            published: Vec::new(),
+            trials: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn runs_of_before_are_affected_where_their_figures_were_wrong() {
+        for (study, told) in [
+            ("[study]\ncontainers = [4]\n[[workload]]\nname = 'w'\ntext = 'run'", Some("each container")),
+            (
+                "[[workload]]\nname = 'w'\ntext = '''[global]\nbs=4k\n[a]\nrw=read\n[b]\nrw=write'''",
+                Some("one budget"),
+            ),
+            ("[[workload]]\nname = 'w'\ntext = '''[global]\nbs=4k\n[a]\nrw=read'''", None),
+            ("[[workload]]\napp = 'readrandom'\nset = { engine = 'lmdb' }", Some("LMDB")),
+            ("[parameters]\nengine = ['lmdb', 'sqlite']\n[[workload]]\napp = 'readrandom'", Some("LMDB")),
+            ("[study]\nrate = 10.0\n[[workload]]\nname = 'w'\ntext = 'run'", Some("waiting thread")),
+            ("[[workload]]\napp = 'tpcc'", Some("under way")),
+            ("[[workload]]\napp = 'ycsb-a'", Some("one field")),
+            ("[[workload]]\nname = 'w'\ntext = '''[a]\nrw=read\nstartdelay=2'''", Some("startdelay")),
+            ("[[workload]]\nname = 'w'\ntext = '''[a]\nstartdelay=2'''\nset = { with = 'fio' }", None),
+            (
+                "[study]\nwarmup = 2\n[[workload]]\nname = 'w'\nops = 100\ntext = 'run'",
+                Some("number of operations"),
+            ),
+            (
+                "[study]\nwarmup = 2\n[[workload]]\napp = 'readseq'\nset = { reads = 9 }",
+                Some("number of operations"),
+            ),
+            ("[[workload]]\nname = 'w'\ntext = 'run 9 ops=7 warmup=1'", Some("number of operations")),
+            ("[study]\nops = 9\n[[workload]]\nname = 'w'\ntext = 'run'", None),
+            ("[study]\nwarmup = 2\n[[workload]]\nname = 'w'\ntext = 'run'", None),
+            ("[[workload]]\nname = 'w'\ntext = 'run'", None),
+        ] {
+            let mut run = stored(&format!("stacks = ['ext4']\n{study}"));
+            let found = affected(&run);
+            match told {
+                Some(told) => assert!(found.iter().any(|what| what.contains(told)), "{study}: {found:?}"),
+                None => assert!(found.is_empty(), "{study}: {found:?}"),
+            }
+            run.version = VERSION;
+            assert!(affected(&run).is_empty(), "{study}");
+        }
+    }
+}
