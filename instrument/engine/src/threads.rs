@@ -504,6 +504,7 @@ impl<'r> RunContext<'r> {
             data: kit.data,
             path: Vec::with_capacity(256),
             recorder,
+            places: 0.0,
             lag_ns: None,
             late: None,
             done: if watches || self.programs.needs_totals {
