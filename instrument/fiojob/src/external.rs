@@ -141,6 +141,9 @@ fn admit(name: &str, value: &str) -> Result<(), String> {
         "filename" if value.contains('/') || value.split(':').any(|file| file == "..") => {
             Err("filename: a plain name; where files lie is what --on says".into())
         }
+        "startdelay" if seconds(value).is_err() => {
+            Err(format!("startdelay: `{value}` is no single time: when the job began could not be told"))
+        }
         "name" if value.contains('/') || value.contains("..") => {
             Err("name: files are called by it; a name without `/` and `..`".into())
         }
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_leave_the_directory_is_refused() {
+    fn what_could_leave_the_directory_or_the_measuring_is_refused() {
         for (line, part) in [
             ("exec_prerun=rm -rf /", "`exec_prerun` is not passed on"),
             ("filename=/dev/sda", "a plain name"),
@@ -181,6 +184,7 @@ mod tests {
             ("write_bw_log=/etc/x", "not passed on"),
             ("read_iolog=/etc/x", "not passed on"),
             ("filename_format=/etc/x", "not passed on"),
+            ("startdelay=1-5", "no single time"),
         ] {
             let errors = external(&format!("[a]\nsize=1m\n{line}\n"), &[]).expect_err(line).0;
             let error = errors.last().unwrap();
