@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
+use stats::metric::names;
 use stats::{Direction, Histogram, OpClass, OpOutcome};
 
 use super::run::{Program, program};
@@ -25,6 +26,14 @@ const DIRECTIONS: [(&str, &str, Direction); 2] =
 
 /// Values of `rw` by which a job reads nothing but what it verifies.
 const ONLY_WRITE: [&str; 4] = ["write", "randwrite", "trimwrite", "randtrimwrite"];
+
+/// Counters of what others took of the machine, and the time that they took it in.
+const OF_OTHERS: [&str; 4] = [
+    names::COUNTED_SECONDS,
+    names::OTHERS_CPU_SECONDS,
+    names::STOLEN_CPU_SECONDS,
+    names::MEMORY_PRESSURE_SECONDS,
+];
 
 /// The option by which a job waits for those before it.
 const WAITS: &str = "stonewall";
@@ -60,6 +69,17 @@ fn passed(job: &str, set: &[(String, String)]) -> Result<fiojob::External, AppEr
     fiojob::external(job, set).map_err(|error| AppError::Parameter(error.render("job")))
 }
 
+/// Whether a job does things, or nothing, before what it measures begins.
+fn waits(job: &fiojob::External) -> bool {
+    job.ramp_seconds > 0.0 || job.delay_seconds > 0.0
+}
+
+/// Whether what a counter grew by while fio ran is a figure of the trial. fio does not tell when its interval begins, so that
+/// counters of a job that waits or warms up would be of something else; only what others took of the machine holds all the same.
+fn is_counted(job: &fiojob::External, counter: &str) -> bool {
+    !waits(job) || OF_OTHERS.contains(&counter)
+}
+
 impl Load for Fio {
     fn phases(&self) -> u32 {
         2
@@ -67,7 +87,7 @@ impl Load for Fio {
 
     fn seconds_guess(&self) -> f64 {
         let job = fiojob::external(&self.job, &[]).ok();
-        job.and_then(|job| Some(job.seconds? + job.ramp_seconds)).unwrap_or(60.0)
+        job.and_then(|job| Some(job.seconds? + job.ramp_seconds + job.delay_seconds)).unwrap_or(60.0)
     }
 
     fn takes_time(&self) -> bool {
@@ -109,7 +129,10 @@ impl Load for Fio {
         let before = bench.counters();
         let output = fio.arg(&path).output()?;
         let grown = before.growth_until(&bench.counters());
-        bench.counters_grew(grown);
+        bench.counters_grew(grown.into_iter().filter(|metric| is_counted(&job, &metric.name)));
+        if waits(&job) {
+            bench.note("no CPU time and no device's bytes: fio's own counters hold its startdelay and ramp_time, too");
+        }
         let json = json_of(&output.stdout)?;
         // standard error is what is kept with the trial
         host::note!("{}", stored_json(&json));
@@ -533,6 +556,21 @@ fio: a line after it"#;
         let told = FioReport::of(&json_of(two.as_bytes()).unwrap()).unwrap();
         let own = [("b-read", 1500), ("b-fsync", 1500), ("a-read", 2000)];
         assert_eq!(told.own_milliseconds, own.map(|(name, ms)| (name.to_string(), ms)));
+    }
+
+    #[test]
+    fn counters_of_a_warm_up_or_a_delay_are_no_figures() {
+        for (more, counted) in [("", true), ("ramp_time=2\n", false), ("startdelay=500ms\n", false)] {
+            let job = passed(&format!("[a]\nrw=read\nsize=1m\n[b]\nrw=read\nsize=1m\n{more}"), &[]).unwrap();
+            for counter in [names::CPU_USER_SECONDS, names::MACHINE_CPU_SECONDS, "device_written_bytes"] {
+                assert_eq!(is_counted(&job, counter), counted, "{more}: {counter}");
+            }
+            assert!(is_counted(&job, names::OTHERS_CPU_SECONDS) && is_counted(&job, names::COUNTED_SECONDS));
+        }
+        // the warm-up of the run, too
+        let warm =
+            passed("[a]\nrw=read\nsize=1m\n", &[("ramp_time".to_string(), "100ms".to_string())]).unwrap();
+        assert!(!is_counted(&warm, names::CPU_USER_SECONDS));
     }
 
     #[test]
