@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::wire::OUT_HEADER_BYTES;
@@ -32,6 +33,13 @@ impl Device {
         // SAFETY: the request reads one u32, which is there.
         let done = unsafe { libc::ioctl(fuse.as_raw_fd(), IOC_CLONE, &raw mut source) };
         if done == 0 { Ok(Device(fuse)) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Whether the kernel has ended the connection.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut polled = [PollFd::new(self, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
     }
 
     /// Answers a request. Nobody waits any more for one that cannot be answered.

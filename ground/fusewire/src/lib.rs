@@ -10,6 +10,7 @@
 //! | `classic`, `throttle` | threads that read `/dev/fuse`, and which of them rest |
 //! | `ring` | threads with an io_uring each |
 //! | `session` | mount, handshake, serving, end |
+//! | `abort` | a thread that panics ends the process |
 //! | [`local`] | file systems of this machine alone: what the kernel may cache, how they are mounted |
 //! | `preemption_ticker` | threads that take turns at writing to a file are not held up by the scheduler: [`PreemptionTicker`] |
 //! | `single_client` | a client that is alone on its processor stays there |
@@ -18,6 +19,7 @@
 //! | `transport` | which way, and the machine's switch |
 //! | `fuzzing` | for fuzz targets: a file system is asked without a kernel |
 
+mod abort;
 mod classic;
 mod device;
 #[doc(hidden)]

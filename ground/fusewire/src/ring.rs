@@ -19,6 +19,7 @@ use io_uring::{IoUring, SubmissionQueue, opcode, types};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::abort::AbortOnPanic;
 use crate::device::{Device, out_header};
 use crate::mailbox::{DeferredReplies, Mailbox, PostedReply};
 use crate::serve::{Answer, FileSystem, Origin, Reply};
@@ -238,7 +239,7 @@ impl<F: FileSystem> Worker<F> {
                     self.take(done.user_data() as usize, &io, &mut side);
                 } else {
                     self.memory.live.update(|live| live - 1);
-                    if ready.is_some() || !is_end(-done.result()) {
+                    if ready.is_some() || !is_end(-done.result()) && !self.common.device.has_ended() {
                         return Err(io::Error::from_raw_os_error(-done.result()));
                     }
                 }
@@ -354,7 +355,8 @@ impl<F: FileSystem> Worker<F> {
     }
 }
 
-/// Whether the kernel takes an entry back with this since the connection has ended. After anything else its queue would
+/// Whether the kernel takes an entry back with this since the connection has ended. While it does, others come too
+/// ([`Device::has_ended`]). After anything else its queue would
 /// have an entry less, and with none its requests would wait for ever.
 fn is_end(errno: i32) -> bool {
     matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV)
@@ -399,11 +401,14 @@ pub(crate) fn start<F: FileSystem>(
         let parking = if share.is_used { parking[usize::from(queue)].clone() } else { none() };
         let of = if share.is_used { queue.to_string() } else { "-rest".into() };
         let named = std::thread::Builder::new().name(format!("{name}-ring{of}"));
-        running.push(named.spawn(move || match Worker::new(common, share, parking) {
-            Ok(worker) => worker.run(&tell),
-            Err(error) => {
-                let _ = tell.send(Err(io::Error::new(error.kind(), error.to_string())));
-                Err(error)
+        running.push(named.spawn(move || {
+            let _guard = AbortOnPanic;
+            match Worker::new(common, share, parking) {
+                Ok(worker) => worker.run(&tell),
+                Err(error) => {
+                    let _ = tell.send(Err(io::Error::new(error.kind(), error.to_string())));
+                    Err(error)
+                }
             }
         })?);
     }

@@ -11,6 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::abort::AbortOnPanic;
 use crate::classic::{Worker, read_init};
 use crate::device::Device;
 use crate::notify::Notifier;
@@ -173,7 +174,10 @@ impl Session {
             let own = if number == 0 { device.clone() } else { Arc::new(device.cloned()?) };
             let worker = Worker { device: own, fs: fs.clone(), duty: duty.clone(), request_bytes_max };
             let named = std::thread::Builder::new().name(format!("{}-{number}", config.name));
-            threads.push(named.spawn(move || worker.run())?);
+            threads.push(named.spawn(move || {
+                let _guard = AbortOnPanic;
+                worker.run()
+            })?);
         }
         if rings {
             let entries = config.ring_entries.max(1);

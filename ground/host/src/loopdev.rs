@@ -187,6 +187,18 @@ pub fn remove_partitions(host: &Host, device: &Utf8Path, opened: &File) -> io::R
     removed
 }
 
+/// Detaches an open device from its file, at once or at its last close.
+///
+/// # Errors
+/// ENXIO if it is not attached.
+pub fn clear(opened: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and this request takes no argument.
+    if unsafe { libc::ioctl(opened.as_raw_fd(), LOOP_CLR_FD) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
 /// Detaches the device from `file`, its partitions with it. False when it is still in use: the kernel then detaches it at the last
 /// close.
 pub fn detach(host: &Host, device: &Utf8Path, file: &Utf8Path) -> io::Result<bool> {
@@ -197,11 +209,10 @@ pub fn detach(host: &Host, device: &Utf8Path, file: &Utf8Path) -> io::Result<boo
             return Ok(true);
         }
         remove_partitions(host, device, &opened)?;
-        // SAFETY: the descriptor is open, and this request takes no argument.
-        if unsafe { libc::ioctl(opened.as_raw_fd(), LOOP_CLR_FD) } != 0 {
-            let error = io::Error::last_os_error();
-            // ENXIO: not attached any more
-            return if error.raw_os_error() == Some(libc::ENXIO) { Ok(true) } else { Err(error) };
+        match clear(&opened) {
+            // not attached any more
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(true),
+            cleared => cleared?,
         }
     }
     Ok(wait_until(DETACH_PATIENCE, || backing_file(host, device).as_deref() != Some(file)))

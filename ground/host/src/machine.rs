@@ -50,9 +50,10 @@ impl Host {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The text of a small file, without the newline at its end.
+    /// The text of a small file, without the newline at its end. What is not UTF-8 is replaced: one name that somebody gave to a mount
+    /// or a process must not hide all others.
     pub fn read(&self, path: impl AsRef<Utf8Path>) -> io::Result<String> {
-        let mut text = std::fs::read_to_string(self.path(path))?;
+        let mut text = String::from_utf8_lossy(&std::fs::read(self.path(path))?).into_owned();
         text.truncate(text.trim_end().len());
         Ok(text)
     }

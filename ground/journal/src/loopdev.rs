@@ -4,7 +4,7 @@ use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use host::Host;
-use host::loopdev::{LoopOptions, backing_file, configure, get_free, open_rw, remove_partitions};
+use host::loopdev::{LoopOptions, backing_file, clear, configure, get_free, open_rw, remove_partitions};
 
 use crate::{EntryId, Journal, JournalError, Resource};
 
@@ -48,7 +48,11 @@ pub fn attach(
             let opened = open_rw(&host.path(&device)).map_err(|e| AttachError::Io(device.clone(), e))?;
             configure(&opened, &backing, options).map_err(|e| AttachError::Io(device.clone(), e))?;
             // of an earlier file, which somebody used until it was gone
-            remove_partitions(host, &device, &opened).map_err(|e| AttachError::Io(device.clone(), e))
+            remove_partitions(host, &device, &opened).map_err(|e| {
+                // its entry goes with this error
+                let _ = clear(&opened);
+                AttachError::Io(device.clone(), e)
+            })
         });
         match attached {
             Ok((id, ())) => {

@@ -233,7 +233,8 @@ fn remove(instance: &Path) {
 /// Removes instances whose process is gone, and private mounts of tracefs; what was removed. Without root or tracefs
 /// there are none.
 pub fn sweep() -> Vec<PathBuf> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
     let mut removed = Vec::new();
     for root in mounted_at(&table) {
         removed.extend(sweep_in(&root.join("instances")));
@@ -279,7 +280,8 @@ fn find_tracefs() -> Result<Tracefs, TraceError> {
     if !rustix::process::geteuid().is_root() {
         return Err(Unavailable::new("reading tracepoints needs root", "run this command as root").into());
     }
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
     // A private mount of another run goes away with it.
     sweep_mounts(&table);
     let mut public = mounted_at(&table).filter(|root| owner_of(root, MOUNT_PREFIX).is_none());

@@ -31,7 +31,11 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         let own = own.filter_map(|sweeps| sweeps.get("engine")).flatten();
         swept.chain(own).any(|engine| engine == "lmdb")
     });
-    let is_delayed = study.as_ref().is_some_and(|study| study.workloads.iter().any(is_delayed));
+    let delayed = |by_fio: bool| {
+        let is_one = |one: &Workload| has_delay(one) && is_by_fio(one) == by_fio;
+        study.as_ref().is_some_and(|study| study.workloads.iter().any(is_one))
+    };
+    let text = |fits: fn(&str) -> bool| loads.iter().filter_map(|load| load.wml()).any(fits);
     let took_from_number = study.as_ref().is_some_and(|study| {
         let is_both = |one| is_warm(study, one) && is_of_a_number(study, one);
         study.workloads.iter().any(is_both)
@@ -41,7 +45,20 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
     let all = [
         (is_crowd, "the machine's and others' figures are the sum of what each container or rank saw"),
         (has_many_jobs, "all jobs of a job file shared one budget: counts and rates of each are wrong"),
-        (is_delayed, "a job's startdelay was part of its interval: its rates are too low"),
+        (delayed(false), "a job's startdelay was part of its interval: its rates are too low"),
+        (
+            delayed(true),
+            "all of fio's jobs were divided by the longest one's time, whatever their startdelay: the total is too high",
+        ),
+        (
+            text(verifies),
+            "writes and syncs of a job that verifies were divided by the reading back, too: their rates are too low",
+        ),
+        (is_paced && text(draws_iters), "drawn `iters` counted as one: more was offered than the rate says"),
+        (
+            is_paced && text(|text| sections(text) > 0),
+            "what a job's operations waited for once they were due is missing: the tail is too short",
+        ),
         (took_from_number, "the warm-up took of the number of operations: rates are wrong"),
         (is_on_lmdb, "reads of LMDB did not read values: their rates are too high"),
         (is_paced && !is_sql, "each waiting thread did one operation more at the end: rates are too high"),
@@ -61,10 +78,24 @@ fn has(text: &str, word: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with(word))
 }
 
-/// Whether loadline runs a job that begins later than others, or than the run. (fio tells each job's own time.)
-fn is_delayed(of: &Workload) -> bool {
-    let is_by_fio = of.set.get("with").into_iter().flatten().any(|with| with == "fio");
-    !is_by_fio && of.load.wml().is_some_and(|text| has(text, "startdelay"))
+/// Whether a job begins later than others, or than the run.
+fn has_delay(of: &Workload) -> bool {
+    of.load.wml().is_some_and(|text| has(text, "startdelay"))
+}
+
+/// Whether fio itself runs a job file. (It tells each job's own time.)
+fn is_by_fio(of: &Workload) -> bool {
+    of.set.get("with").into_iter().flatten().any(|with| with == "fio")
+}
+
+/// Whether a job reads back what it has written.
+fn verifies(text: &str) -> bool {
+    has(text, "verify=")
+}
+
+/// Whether a script draws how often its operations are repeated.
+fn draws_iters(text: &str) -> bool {
+    text.contains("iters=$")
 }
 
 /// Whether a load has a warm-up.
@@ -143,7 +174,16 @@ mod tests {
             ("[[workload]]\napp = 'tpcc'", Some("under way")),
             ("[[workload]]\napp = 'ycsb-a'", Some("one field")),
             ("[[workload]]\nname = 'w'\ntext = '''[a]\nrw=read\nstartdelay=2'''", Some("startdelay")),
-            ("[[workload]]\nname = 'w'\ntext = '''[a]\nstartdelay=2'''\nset = { with = 'fio' }", None),
+            (
+                "[[workload]]\nname = 'w'\ntext = '''[a]\nstartdelay=2'''\nset = { with = 'fio' }",
+                Some("the longest one's"),
+            ),
+            ("[[workload]]\nname = 'w'\ntext = '''[a]\nrw=write\nverify=md5'''", Some("too low")),
+            ("[study]\nrate = 9.0\n[[workload]]\nname = 'w'\ntext = 'flowop read iters=$n'", Some("`iters`")),
+            (
+                "[study]\noffered = [9.0]\n[[workload]]\nname = 'w'\ntext = '''[a]\nrw=read'''",
+                Some("once they were due"),
+            ),
             (
                 "[study]\nwarmup = 2\n[[workload]]\nname = 'w'\nops = 100\ntext = 'run'",
                 Some("number of operations"),

@@ -132,6 +132,8 @@ pub struct Lane<'r, T: Target> {
     pub(crate) data: DataPool,
     pub(crate) path: Vec<u8>,
     pub(crate) recorder: Recorder<'r>,
+    /// Part of a place of the offered load that its passes have not taken yet.
+    pub(crate) places: f64,
     /// How late the present cycle began, when the load is paced.
     pub(crate) lag_ns: Option<u64>,
     /// How late the thread woke from its waits for due times, in nanoseconds.
@@ -202,7 +204,7 @@ impl<'r, T: Target> Lane<'r, T> {
     async fn passes(&mut self) -> LaneEnd {
         // In slices the first operation comes before the first grant.
         let counts = self.shared.ops_left.is_some() && self.shared.control.slices().is_none();
-        if counts && self.program.io_ops_per_pass == 0 {
+        if counts && self.program.io_ops_per_pass == 0.0 {
             self.set_idle(true);
         } else if counts {
             self.quota = self.shared.claim_ops();
@@ -423,7 +425,12 @@ impl<'r, T: Target> Lane<'r, T> {
     /// Waits for the next due time of the offered load; false: the run was over before.
     async fn pace(&mut self) -> bool {
         let Some(schedule) = &self.shared.pace else { return true };
-        let due = self.timing.begin_ns + schedule.take(self.program.io_ops_per_pass.max(1));
+        // a mean need not be a whole number: what is left over is for the next pass
+        let per_pass = self.program.io_ops_per_pass;
+        self.places += if per_pass > 0.0 { per_pass } else { 1.0 };
+        let places = self.places.floor();
+        self.places -= places;
+        let due = self.timing.begin_ns + schedule.take(places as u64);
         self.meet(due).await
     }
 

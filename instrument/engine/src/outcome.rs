@@ -1,16 +1,17 @@
 //! What a run has come to: the sums of its lanes, why it ended, and how long it was measured.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::*;
 
 use stats::Histogram;
 use stats::metric::names;
 use stats::outcome::{Ended, Metric, OpOutcome, Outcome};
+use workload::stream::OPERATIONS;
 use workload::{EndMode, Workload};
 
 use crate::control::Control;
 use crate::lane::LaneEnd;
-use crate::program::{Line, Programs};
+use crate::program::{Line, Op, Programs};
 use crate::record::{OpRecord, Timing};
 use crate::shared::Shared;
 use crate::system;
@@ -74,27 +75,48 @@ pub(crate) fn sum_up(
     }
 }
 
-/// Of several jobs that run at once the seconds of each one's own interval, as metrics `NAME/seconds` of its operations: one that
-/// begins later or ends earlier than others has a rate of its own, as in fio. Of clones the longest counts.
+/// The seconds of each operation's own interval, as metrics `NAME/seconds`, where these are not all the whole one: a job that
+/// begins later or ends earlier than others has a rate of its own, as in fio, and what reads back does not write meanwhile. Jobs of
+/// one name share an interval, from the begin of the first to the end of the last.
 fn own_seconds(workload: &Workload, programs: &Programs, results: &[LaneResult]) -> Vec<Metric> {
     let threads = workload.processes.iter().flat_map(|process| &process.threads);
-    let jobs: BTreeSet<&str> =
-        threads.filter(|thread| thread.stream.is_some()).map(|thread| thread.name.as_str()).collect();
-    if jobs.len() < 2 {
+    let mut jobs = threads.filter_map(|thread| {
+        let budget = &thread.stream.as_ref()?.budget;
+        Some((thread.name.as_str(), budget.delay_seconds, budget.seconds))
+    });
+    let Some(first) = jobs.next() else { return Vec::new() };
+    if jobs.all(|job| job == first) && results.iter().all(|result| result.read_back_ns == 0) {
         return Vec::new();
     }
-    let mut longest: BTreeMap<usize, u64> = BTreeMap::new();
+    let mut intervals: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for result in results {
-        let Some(begin_ns) = result.own_begin_ns.filter(|begin| *begin < result.end_ns) else { continue };
-        for op in &programs.programs[result.program.0][result.program.1].ops {
-            let one = longest.entry(op.line).or_default();
-            *one = (*one).max(result.end_ns - begin_ns);
+        let Some(begin_ns) = result.own_begin_ns else { continue };
+        let whole_ns = result.end_ns.saturating_sub(begin_ns);
+        let (process, thread) = result.program;
+        let stream = workload.processes[process].threads[thread].stream.as_ref();
+        let reads = stream.is_some_and(|stream| stream.way.reads());
+        for op in &programs.programs[process][thread].ops {
+            let own_ns = match (is_read(op), reads) {
+                (true, true) => whole_ns,
+                (true, false) => result.read_back_ns.min(whole_ns),
+                (false, _) => whole_ns.saturating_sub(result.read_back_ns),
+            };
+            if own_ns > 0 {
+                let (begin, end) = intervals.entry(op.line).or_insert((begin_ns, begin_ns));
+                (*begin, *end) = ((*begin).min(begin_ns), (*end).max(begin_ns + own_ns));
+            }
         }
     }
-    let metric = |(line, ns): (usize, u64)| {
-        Metric::duration(format!("{}/seconds", programs.lines[line].name), ns as f64 / 1e9)
+    let metric = |(line, (begin, end)): (usize, (u64, u64))| {
+        Metric::duration(format!("{}/seconds", programs.lines[line].name), (end - begin) as f64 / 1e9)
     };
-    longest.into_iter().map(metric).collect()
+    intervals.into_iter().map(metric).collect()
+}
+
+/// Whether an operation of a stream reads.
+fn is_read(op: &Op) -> bool {
+    let number = op.flow.value.fixed().and_then(|number| usize::try_from(number).ok());
+    number.and_then(|number| OPERATIONS.get(number)) == Some(&"read")
 }
 
 /// Why the run ended, and the length of the measured interval: of each thread that was at work to the end, until its

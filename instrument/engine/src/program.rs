@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stats::outcome::{Direction, OpClass};
-use workload::{FlowOp, Kind, Node, Thread, Value, Workload};
+use workload::{Draw, FlowOp, Kind, Node, Thread, Value, Workload};
 
 use crate::event::Event;
 use crate::limit::Schedule;
@@ -57,8 +57,8 @@ pub struct Program {
     pub code: Vec<Instruction>,
     /// The flowops that they run.
     pub ops: Vec<Op>,
-    /// I/O operations of one pass when nothing is skipped (drawn iteration counts taken as one).
-    pub io_ops_per_pass: u64,
+    /// I/O operations of one pass when nothing is skipped; drawn iteration counts are there with their mean.
+    pub io_ops_per_pass: f64,
     /// Largest slot number in use.
     pub slots: usize,
     /// Largest transfer that the fixed attributes ask for; drawn sizes grow the buffer when they exceed it.
@@ -170,6 +170,8 @@ struct Shared {
     blocks: HashMap<String, Arc<Event>>,
     schedules: HashMap<String, Arc<Schedule>>,
     needs_totals: bool,
+    /// Means of the random variables.
+    means: Vec<f64>,
 }
 
 impl Shared {
@@ -179,6 +181,7 @@ impl Shared {
             blocks: HashMap::new(),
             schedules: HashMap::new(),
             needs_totals: false,
+            means: workload.draws.iter().map(Draw::mean_count).collect(),
         };
         let rate = workload.events_per_second.and_then(Value::fixed).unwrap_or(0) as f64;
         for process in &workload.processes {
@@ -188,6 +191,14 @@ impl Shared {
             }
         }
         shared
+    }
+
+    /// The mean of a count.
+    fn mean(&self, count: Value) -> f64 {
+        match count {
+            Value::Int(fixed) => fixed as f64,
+            Value::Draw(index) => self.means.get(index).copied().unwrap_or(0.0),
+        }
     }
 
     fn add(&mut self, flow: &FlowOp, instances: u64, rate: f64) {
@@ -226,12 +237,12 @@ fn compile_thread(thread: &Thread, shared: &Shared, lines: &mut Lines) -> Progra
     let mut program = Program {
         code: Vec::new(),
         ops: Vec::new(),
-        io_ops_per_pass: 0,
+        io_ops_per_pass: 0.0,
         slots: 1,
         transfer_bytes: 0,
         write_bytes: 0,
     };
-    program.add(&thread.body, 1, shared, lines);
+    program.add(&thread.body, 1.0, shared, lines);
     let names: Vec<String> = program.ops.iter().map(|op| op.flow.name.clone()).collect();
     for op in &mut program.ops {
         if let Some(target) = &op.flow.target {
@@ -242,7 +253,7 @@ fn compile_thread(thread: &Thread, shared: &Shared, lines: &mut Lines) -> Progra
 }
 
 impl Program {
-    fn add(&mut self, body: &[Node], times: u64, shared: &Shared, lines: &mut Lines) {
+    fn add(&mut self, body: &[Node], times: f64, shared: &Shared, lines: &mut Lines) {
         for node in body {
             match node {
                 Node::Op(flow) => {
@@ -253,7 +264,7 @@ impl Program {
                     lines.line(name, "composite", OpClass::Composite, Direction::Neither);
                     let enter = self.code.len();
                     self.code.push(Instruction::Enter { iters: *iters, end: 0 });
-                    self.add(body, times.saturating_mul(iters.fixed().unwrap_or(1)), shared, lines);
+                    self.add(body, times * shared.mean(*iters), shared, lines);
                     self.code.push(Instruction::Leave { start: enter + 1 });
                     self.code[enter] = Instruction::Enter { iters: *iters, end: self.code.len() };
                 }
@@ -261,13 +272,12 @@ impl Program {
         }
     }
 
-    fn add_op(&mut self, flow: &FlowOp, times: u64, shared: &Shared, lines: &mut Lines) {
+    fn add_op(&mut self, flow: &FlowOp, times: f64, shared: &Shared, lines: &mut Lines) {
         let class = class_of(flow.kind);
         let direction = direction_of(flow.kind);
         let is_io = matches!(class, OpClass::Io | OpClass::Aio);
         if is_io {
-            let iters = times.saturating_mul(flow.iters.fixed().unwrap_or(1));
-            self.io_ops_per_pass = self.io_ops_per_pass.saturating_add(iters);
+            self.io_ops_per_pass += times * shared.mean(flow.iters);
         }
         let highest = if flow.open_next { 127 } else { flow.fd.max(flow.src_fd).min(127) };
         self.slots = self.slots.max(usize::from(highest) + 1);
@@ -338,11 +348,45 @@ mod tests {
         };
         let programs = compile(vec![op("x", Kind::StatFile), inner], None);
         let program = &programs.programs[0][0];
-        assert_eq!(program.io_ops_per_pass, 13);
+        assert_eq!(program.io_ops_per_pass, 13.0);
         assert!(matches!(program.code[1], Instruction::Enter { end: 5, .. }));
         assert!(matches!(program.code[4], Instruction::Leave { start: 2 }));
         let names: Vec<_> = programs.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["x", "g", "g.a", "g.b"]);
+    }
+
+    /// `iters=$v` of a mean of 10, in a composite of a mean of 2.5, and a fixed one.
+    #[test]
+    fn drawn_iterations_count_with_their_mean() {
+        let table = |low: f64, high: f64| workload::Draw {
+            name: "v".into(),
+            seed: 0,
+            distribution: workload::Distribution::Uniform { low, high },
+            round: 1,
+            rounding: workload::Rounding::Nearest,
+            clamp_min: None,
+            clamp_max: None,
+        };
+        let mut drawn = FlowOp::new("r", Kind::Read);
+        drawn.iters = Value::Draw(0);
+        let group = Node::Group {
+            name: "g".into(),
+            iters: Value::Draw(1),
+            body: vec![Node::Op(drawn), op("s", Kind::StatFile)],
+        };
+        let process = workload::Process {
+            name: "p".into(),
+            instances: 1,
+            nice: 0,
+            threads: vec![thread(vec![group, op("x", Kind::Write)])],
+        };
+        let programs = Programs::compile(&Workload {
+            processes: vec![process],
+            draws: vec![table(1.0, 19.0), table(2.0, 3.0)],
+            ..Workload::default()
+        });
+        let mean = programs.programs[0][0].io_ops_per_pass;
+        assert!((mean - (2.5 * (10.0 + 1.0) + 1.0)).abs() < 0.2, "{mean}");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct LaneResult {
     pub end_ns: u64,
     /// Of a stream: when its own measured interval began, on the same clock.
     pub own_begin_ns: Option<u64>,
+    /// Of a stream: nanoseconds of that interval in which it read back what it had written, and nothing else.
+    pub read_back_ns: u64,
     /// What it did.
     pub ops: Vec<OpRecord>,
     /// Values drawn by `testrandvar`.
@@ -354,6 +356,7 @@ impl<'r> RunContext<'r> {
             end,
             end_ns,
             own_begin_ns: Some(runner.measured_from_ns()),
+            read_back_ns: runner.read_back_ns,
             ops,
             drawn: (0, 0.0, 0.0),
             late: runner.late.take(),
@@ -366,6 +369,7 @@ impl<'r> RunContext<'r> {
             end,
             end_ns: lane.ended_ns.saturating_sub(lane.waited_ns),
             own_begin_ns: None,
+            read_back_ns: 0,
             ops: lane.recorder.ops,
             drawn: lane.drawn,
             late: lane.late,
@@ -504,6 +508,7 @@ impl<'r> RunContext<'r> {
             data: kit.data,
             path: Vec::with_capacity(256),
             recorder,
+            places: 0.0,
             lag_ns: None,
             late: None,
             done: if watches || self.programs.needs_totals {

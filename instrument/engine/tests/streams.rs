@@ -122,9 +122,40 @@ fn a_rate_is_of_the_jobs_own_interval() {
     assert_eq!(outcome.warmup_seconds, 0.0);
     let first = op(&outcome, "full-read").ops_per_second[0];
     assert!(first > 0, "the measured interval begins with the first job");
+    // sections of one name are one kind of operation: from the begin of the first to the end of the last
+    let twice = done(
+        "[global]\nrw=read\nbs=4k\nsize=1m\ntime_based\nruntime=1\nrate_iops=500\n\
+         [a]\n[a]\nstartdelay=1\n[b]\n",
+    );
+    let own = twice.op_seconds(op(&twice, "a-read"));
+    assert!(own >= 2.0, "{own} s");
     let alone = done("[x]\nrw=read\nbs=4k\nsize=1m\nnumjobs=2\n");
     assert!(
         !alone.metrics.iter().any(|metric| metric.name.ends_with("/seconds")),
         "one job has one interval"
     );
+}
+
+/// What reads blocks back does not write meanwhile: each has the time of its own part, and both together the whole.
+#[test]
+fn writing_and_reading_back_have_rates_of_their_own() {
+    let text = "[x]\nrw=randwrite\nbs=4k\nsize=1m\nfsync=16\nverify=crc32c\nrate_iops=500\n";
+    for more in ["", "verify_backlog=32\n", "ioengine=libaio\niodepth=8\nverify_backlog=32\n"] {
+        let outcome = done(&format!("{text}{more}"));
+        let seconds = |name: &str| outcome.op_seconds(op(&outcome, name));
+        let [write, sync, verify] = ["x-write", "x-fsync", "x-verify"].map(seconds);
+        assert_eq!(ops(&outcome, "x-write"), 256, "{more}");
+        // the rate is that of the writes
+        assert!(write >= 0.4 && verify > 0.0, "{more}: {write} s, {verify} s");
+        assert_eq!(write, sync, "{more}");
+        assert!(
+            (write + verify - outcome.measured_seconds).abs() < 1e-6,
+            "{more}: {write} + {verify}: {outcome:#?}"
+        );
+    }
+    // a stream that reads too does so all the time
+    let mixed = done("[x]\nrw=randrw\nbs=4k\nsize=1m\nverify=crc32c\n");
+    let seconds = |name: &str| mixed.op_seconds(op(&mixed, name));
+    assert!(seconds("x-write") < seconds("x-read"), "{mixed:#?}");
+    assert_eq!(seconds("x-read"), mixed.measured_seconds);
 }

@@ -72,6 +72,8 @@ pub struct External {
     pub seconds: Option<f64>,
     /// The longest `ramp_time`, in seconds.
     pub ramp_seconds: f64,
+    /// The longest `startdelay`, in seconds.
+    pub delay_seconds: f64,
 }
 
 /// A job file as real fio is to have it. `set` as for [`crate::load`].
@@ -116,8 +118,9 @@ pub fn external(text: &str, set: &[(String, String)]) -> Result<External, JobErr
     };
     let runtimes = times("runtime");
     let seconds = runtimes.iter().copied().reduce(f64::max).filter(|_| runtimes.len() == sections.len());
-    let ramp_seconds = times("ramp_time").into_iter().fold(0.0, f64::max);
-    Ok(External { text: written, seconds, ramp_seconds })
+    let longest = |name| times(name).into_iter().fold(0.0, f64::max);
+    let (ramp_seconds, delay_seconds) = (longest("ramp_time"), longest("startdelay"));
+    Ok(External { text: written, seconds, ramp_seconds, delay_seconds })
 }
 
 fn admit(name: &str, value: &str) -> Result<(), String> {
@@ -141,6 +144,9 @@ fn admit(name: &str, value: &str) -> Result<(), String> {
         "filename" if value.contains('/') || value.split(':').any(|file| file == "..") => {
             Err("filename: a plain name; where files lie is what --on says".into())
         }
+        "startdelay" if seconds(value).is_err() => {
+            Err(format!("startdelay: `{value}` is no single time: when the job began could not be told"))
+        }
         "name" if value.contains('/') || value.contains("..") => {
             Err("name: files are called by it; a name without `/` and `..`".into())
         }
@@ -158,19 +164,20 @@ mod tests {
                     [b]\nstonewall\nrate_iops=100\n";
         let set = [("bs".to_string(), "8k".to_string())];
         let made = external(text, &set).unwrap();
-        assert_eq!((made.seconds, made.ramp_seconds), (Some(5.0), 2.0));
+        assert_eq!((made.seconds, made.ramp_seconds, made.delay_seconds), (Some(5.0), 2.0, 0.0));
         assert!(
             made.text
                 .starts_with("[a]\nioengine=libaio\nruntime=5\nramp_time=2\nrw=randread\nbs=4k\nbs=8k\n")
         );
         assert!(made.text.contains("[b]\n") && made.text.contains("stonewall=1\nrate_iops=100\n"));
         assert!(!made.text.contains("directory") && !made.text.contains("dump"), "{}", made.text);
+        assert_eq!(external("[a]\n[b]\nstartdelay=500ms\n", &[]).unwrap().delay_seconds, 0.5);
         let again = external(&made.text, &[]).unwrap();
         assert_eq!(again.seconds, made.seconds);
     }
 
     #[test]
-    fn what_could_leave_the_directory_is_refused() {
+    fn what_could_leave_the_directory_or_the_measuring_is_refused() {
         for (line, part) in [
             ("exec_prerun=rm -rf /", "`exec_prerun` is not passed on"),
             ("filename=/dev/sda", "a plain name"),
@@ -181,6 +188,7 @@ mod tests {
             ("write_bw_log=/etc/x", "not passed on"),
             ("read_iolog=/etc/x", "not passed on"),
             ("filename_format=/etc/x", "not passed on"),
+            ("startdelay=1-5", "no single time"),
         ] {
             let errors = external(&format!("[a]\nsize=1m\n{line}\n"), &[]).expect_err(line).0;
             let error = errors.last().unwrap();

@@ -28,6 +28,7 @@ mod words;
 pub use error::{JobError, JobErrors};
 pub use external::{External, external};
 pub use lower::Loaded;
+pub use number::seconds;
 pub use text::is_job_file;
 pub use words::{fill, from_words, include};
 

@@ -518,6 +518,10 @@ pub fn umount(dir: &Path, lazy: bool) -> Result<()> {
     let mut state = vec![0; STATE_BYTES_MAX];
     let read = rustix::fs::getxattr(&dir, STATE, &mut state[..]);
     let state = read.map(|bytes| String::from_utf8_lossy(&state[..bytes]).into_owned());
+    // The sync may have taken minutes. What is mounted here meanwhile is somebody else's.
+    if mount_at(&dir)?.is_none_or(|now| now.device_number != here.device_number) {
+        return Err(MountError::NotMounted { dir: shown() });
+    }
     match host::mount::unmount(&here.target, UNMOUNT_PATIENCE) {
         Err(error) if lazy && error.raw_os_error() == Some(libc::EBUSY) => host::mount::detach(&here.target),
         unmounted => unmounted,
@@ -543,7 +547,8 @@ pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
     Fs::open(claim.storage(source, options)?, &within).map_err(MountError::fs(source))
 }
 
-/// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.
+/// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process. If one of them
+/// panics the process is aborted: what is half done must not be written, and those who wait for an answer must not wait for ever.
 ///
 /// # Errors
 /// [`MountError::Busy`] if somebody uses the device; [`MountError::Fs`] if it holds no file

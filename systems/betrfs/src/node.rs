@@ -224,6 +224,11 @@ impl Loss {
         self.cause.error()
     }
 
+    /// Whether a write has heard of it.
+    pub fn is_heard(&self) -> bool {
+        self.heard
+    }
+
     /// Refuses a write at `off`: the first one, and any behind what is lost until a sync of the file has said so. Taken, as ext4
     /// does, it would leave a hole in the middle, and programs that never sync (`cp`, `tar`) would not hear of it: the kernel asks
     /// nothing here when they close. A log goes on after one error, as it is appended to where its data end.

@@ -141,6 +141,20 @@ fn partitions_are_claimed_side_by_side_and_not_with_their_disk() {
     }
 }
 
+/// Other programs claim devices, and know nothing of locks.
+#[test]
+fn mkfs_does_not_get_an_idle_loop_device_of_an_image_that_is_open() {
+    needs!(Root, Loop, Ext4);
+    let dir = tempfile::tempdir().unwrap();
+    let file = image(dir.path());
+    let device = LoopDevice::attach(&file, &[]);
+    let opened = betrfs::mount::open(&file, &MountOptions::default()).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(device.path()).output().unwrap();
+    assert!(!made.status.success(), "the store is overwritten");
+    drop(opened);
+    assert!(check_device(&file, false).unwrap().is_clean());
+}
+
 #[test]
 fn a_busy_mount_that_is_dropped_keeps_its_device_until_its_last_user_leaves() {
     needs!(Root, Mounts, Fuse);

@@ -530,7 +530,9 @@ pub fn detach(home: &Utf8Path, name: &str, force: bool) -> Result<(), SsdError> 
         return clean_dead(&home, name);
     };
     if force {
-        if let Some(connection) = state.connection {
+        // its number may be another file system's by now
+        let mounted = fusectl::connection(&host, &places.mount());
+        if let Some(connection) = state.connection.filter(|own| mounted == Some(*own)) {
             fusectl::abort(connection, &places.dir)
                 .map_err(SsdError::io(format!("abort FUSE connection {connection}")))?;
         }

@@ -17,14 +17,15 @@ use rustix::io::Errno;
 use super::loops::Loops;
 use super::subject::{Subject, locate, reopen_path};
 use super::usage::uses_of;
-use crate::Host;
+use crate::{Host, block};
 
 /// What keeps others from a device or a file as long as it lives.
 #[derive(Debug)]
 pub struct Hold {
     file: File,
-    /// The file that a loop device shows. Partitions share it.
-    _below: Option<File>,
+    /// What shows the same bytes and can be had beside it: the file below a loop device, which partitions share, and loop devices of a
+    /// file, of which their partitions are a part.
+    _others: Vec<File>,
 }
 
 /// Somebody else has it: the thing itself, or another one that has the same bytes.
@@ -41,10 +42,10 @@ impl Hold {
 /// Keeps others away from `path`. A block device is claimed with O_EXCL (open(2)): mount, swapon, mkfs and other claims fail
 /// meanwhile, ordinary opens do not. A file is locked (flock(2)), which binds those that lock it too, as all of loadline
 /// does; so is the file below a loop device. What shows the same bytes must not be claimed either; a loop device that
-/// nobody uses is harmless.
+/// nobody uses is claimed, too, so that nobody begins to.
 ///
 /// # Errors
-/// It cannot be opened.
+/// It cannot be opened, or is neither a block device, a file nor a directory.
 pub fn hold(path: &Path) -> io::Result<Result<Hold, InUse>> {
     hold_located(&Host::system(), &locate(path)?)
 }
@@ -70,35 +71,52 @@ pub(super) fn hold_located_to_write(host: &Host, at: &OwnedFd) -> io::Result<Res
 
 fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<Hold, InUse>> {
     let path = reopen_path(at);
-    let is_block = FileType::from_raw_mode(fstat(at)?.st_mode) == FileType::BlockDevice;
+    let kind = FileType::from_raw_mode(fstat(at)?.st_mode);
+    let is_block = kind == FileType::BlockDevice;
+    // opening is enough to start some devices, such as a watchdog
+    if !is_block && !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a block device nor a file"));
+    }
     let Some(file) = claim(open, &path, is_block, FlockOperation::NonBlockingLockExclusive)? else {
         return Ok(Err(InUse(std::fs::read_link(&path).unwrap_or(path))));
     };
-    let mut below = None;
+    let mut held = Vec::new();
     let loops = Loops::read(host, host.mounts().unwrap_or_default());
     // what has no name in /sys has no loop device either
     let others = Subject::of(host, at).map(|subject| loops.sharing(host, &subject)).unwrap_or_default();
-    for other in others {
-        let opened = locate(other.path.as_std_path()).and_then(|at| {
-            let found = fstat(&at)?;
-            if other.id.is_some_and(|id| id != (found.st_dev, found.st_ino)) {
-                return Err(io::ErrorKind::NotFound.into());
-            }
-            let (read, is_block) = (OpenOptions::new().read(true).clone(), other.name.is_some());
-            claim(&read, &reopen_path(&at), is_block, FlockOperation::NonBlockingLockShared)
-        });
-        match opened {
-            Ok(None) => return Ok(Err(InUse(other.path.into()))),
-            Ok(Some(file)) if other.name.is_none() => below = Some(file),
+    for other in &others {
+        match claim_other(other) {
+            Ok(None) => return Ok(Err(InUse(other.path.clone().into()))),
+            Ok(Some(file)) if other.name.is_none() => held.push(file),
             Ok(Some(_)) => {}
             // one that cannot be opened (gone, another user's, no node of it here) may be used all the same
-            Err(_) if is_locked(host, &other) || !uses_of(host, &other).is_empty() => {
-                return Ok(Err(InUse(other.path.into())));
+            Err(_) if is_locked(host, other) || !uses_of(host, other).is_empty() => {
+                return Ok(Err(InUse(other.path.clone().into())));
             }
             Err(_) => {}
         }
     }
-    Ok(Ok(Hold { file, _below: below }))
+    // after all were asked: who has a whole device is in the way of whoever asks for a partition of it
+    let is_whole =
+        |other: &&Subject| other.name.as_ref().is_some_and(|name| block::disk_name(host, name) == *name);
+    for other in others.iter().filter(is_whole) {
+        match claim_other(other) {
+            Ok(None) => return Ok(Err(InUse(other.path.clone().into()))),
+            claimed => held.extend(claimed.ok().flatten()),
+        }
+    }
+    Ok(Ok(Hold { file, _others: held }))
+}
+
+/// Claims what shows the same bytes, beside others that do so; `None` when somebody has it for himself.
+fn claim_other(other: &Subject) -> io::Result<Option<File>> {
+    let at = locate(other.path.as_std_path())?;
+    let found = fstat(&at)?;
+    if other.id.is_some_and(|id| id != (found.st_dev, found.st_ino)) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let (read, is_block) = (OpenOptions::new().read(true).clone(), other.name.is_some());
+    claim(&read, &reopen_path(&at), is_block, FlockOperation::NonBlockingLockShared)
 }
 
 /// Whether somebody has a file for himself that is not found by its name. Its inode's number alone is looked for (proc(5),
@@ -136,6 +154,34 @@ fn claim(open: &OpenOptions, path: &Path, is_block: bool, lock: FlockOperation) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It would be a file without loop devices.
+    #[test]
+    fn a_file_whose_name_is_not_utf8_is_known_by_what_it_is() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let name = std::ffi::OsStr::from_bytes(b"image\xff");
+        let file = dir.path().join(name);
+        std::fs::write(&file, "image").unwrap();
+        let sys = dir.path().join("sys/class/block/loop999999");
+        std::fs::create_dir_all(sys.join("loop")).unwrap();
+        let shown = [file.as_os_str().as_bytes(), b"\n"].concat();
+        std::fs::write(sys.join("loop/backing_file"), shown).unwrap();
+        std::fs::write(sys.join("dev"), "7:999\n").unwrap();
+        let host = Host::rooted(camino::Utf8Path::from_path(dir.path()).unwrap());
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        let mounts = b"2 0 0:99 / /tmp/\xff rw - fuse.x x rw\n1 0 7:999 / /a rw - ext4 /dev/loop999999 rw\n";
+        std::fs::write(dir.path().join("proc/self/mountinfo"), mounts).unwrap();
+        let held = hold_located(&host, &locate(&file).unwrap()).unwrap();
+        assert!(held.is_err_and(|InUse(what)| what == Path::new("/dev/loop999999")));
+    }
+
+    #[test]
+    fn character_devices_are_not_opened() {
+        let refused = hold(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
 
     #[test]
     fn a_loop_device_without_a_node_that_is_mounted_keeps_its_file() {

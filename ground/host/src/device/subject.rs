@@ -28,7 +28,9 @@ impl Subject {
     pub(super) fn of(host: &Host, at: &OwnedFd) -> Result<Subject, String> {
         let found = fstat(at).map_err(|error| std::io::Error::from(error).to_string())?;
         let resolved = std::fs::read_link(reopen_path(at)).map_err(|error| error.to_string())?;
-        let path = Utf8PathBuf::from_path_buf(resolved).map_err(|_| "its path is not UTF-8")?;
+        // one that is not UTF-8 is only shown; numbers tell what it is
+        let path = Utf8PathBuf::from_path_buf(resolved)
+            .unwrap_or_else(|path| path.to_string_lossy().into_owned().into());
         let name = match FileType::from_raw_mode(found.st_mode) {
             FileType::RegularFile => None,
             FileType::BlockDevice => match name_of_number(host, found.st_rdev) {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
+use stats::metric::names;
 use stats::{Direction, Histogram, OpClass, OpOutcome};
 
 use super::run::{Program, program};
@@ -25,6 +26,17 @@ const DIRECTIONS: [(&str, &str, Direction); 2] =
 
 /// Values of `rw` by which a job reads nothing but what it verifies.
 const ONLY_WRITE: [&str; 4] = ["write", "randwrite", "trimwrite", "randtrimwrite"];
+
+/// Counters of what others took of the machine, and the time that they took it in.
+const OF_OTHERS: [&str; 4] = [
+    names::COUNTED_SECONDS,
+    names::OTHERS_CPU_SECONDS,
+    names::STOLEN_CPU_SECONDS,
+    names::MEMORY_PRESSURE_SECONDS,
+];
+
+/// The option by which a job waits for those before it.
+const WAITS: &str = "stonewall";
 
 /// fio with a job.
 #[derive(Debug)]
@@ -57,6 +69,17 @@ fn passed(job: &str, set: &[(String, String)]) -> Result<fiojob::External, AppEr
     fiojob::external(job, set).map_err(|error| AppError::Parameter(error.render("job")))
 }
 
+/// Whether a job does things, or nothing, before what it measures begins.
+fn waits(job: &fiojob::External) -> bool {
+    job.ramp_seconds > 0.0 || job.delay_seconds > 0.0
+}
+
+/// Whether what a counter grew by while fio ran is a figure of the trial. fio does not tell when its interval begins, so that
+/// counters of a job that waits or warms up would be of something else; only what others took of the machine holds all the same.
+fn is_counted(job: &fiojob::External, counter: &str) -> bool {
+    !waits(job) || OF_OTHERS.contains(&counter)
+}
+
 impl Load for Fio {
     fn phases(&self) -> u32 {
         2
@@ -64,7 +87,7 @@ impl Load for Fio {
 
     fn seconds_guess(&self) -> f64 {
         let job = fiojob::external(&self.job, &[]).ok();
-        job.and_then(|job| Some(job.seconds? + job.ramp_seconds)).unwrap_or(60.0)
+        job.and_then(|job| Some(job.seconds? + job.ramp_seconds + job.delay_seconds)).unwrap_or(60.0)
     }
 
     fn takes_time(&self) -> bool {
@@ -106,7 +129,10 @@ impl Load for Fio {
         let before = bench.counters();
         let output = fio.arg(&path).output()?;
         let grown = before.growth_until(&bench.counters());
-        bench.counters_grew(grown);
+        bench.counters_grew(grown.into_iter().filter(|metric| is_counted(&job, &metric.name)));
+        if waits(&job) {
+            bench.note("no CPU time and no device's bytes: fio's own counters hold its startdelay and ramp_time, too");
+        }
         let json = json_of(&output.stdout)?;
         // standard error is what is kept with the trial
         host::note!("{}", stored_json(&json));
@@ -159,10 +185,11 @@ fn stored_json(json: &Value) -> String {
 #[derive(Debug)]
 struct FioReport {
     version: String,
-    /// The longest of its jobs.
+    /// From the begin of its first job to the end of its last.
     seconds: f64,
     ops: Vec<OpOutcome>,
-    /// Of several jobs the length of each one's own, by operation; of clones the longest.
+    /// Of several jobs, and of one that reads back what it wrote, the length of each operation's own interval. Jobs of one name
+    /// share it: from the begin of the first to the end of the last.
     own_milliseconds: Vec<(String, u64)>,
     /// Mean latencies as fio worked them out itself, by operation.
     means_ns: Vec<(String, f64)>,
@@ -174,7 +201,10 @@ impl FioReport {
     fn of(json: &Value) -> Result<FioReport, AppError> {
         let jobs = json["jobs"].as_array().filter(|jobs| !jobs.is_empty());
         let jobs = jobs.ok_or_else(|| AppError::Protocol("fio's JSON holds no jobs".into()))?;
-        let (mut milliseconds, mut lengths) = (0, BTreeMap::<String, u64>::new());
+        let (mut whole, mut lengths) = (Interval::default(), BTreeMap::<String, Interval>::new());
+        // jobs with `stonewall` begin when those before them have ended
+        let (mut group, mut group_begin) = (None, 0);
+        let (mut begins, mut is_split) = (BTreeSet::new(), false);
         let names: BTreeSet<&str> = jobs.iter().filter_map(|job| job["jobname"].as_str()).collect();
         // clones have one name: they are one kind of operation
         let (mut order, mut sums) = (Vec::new(), BTreeMap::<String, (OpOutcome, f64)>::new());
@@ -191,11 +221,22 @@ impl FioReport {
             if parts.iter().any(|part| number(&part["total_ios"]) > 0) && !parts.iter().any(has_latency) {
                 without_latencies.push(name.to_string());
             }
-            let own = job_milliseconds(json, job);
-            milliseconds = milliseconds.max(own);
-            for word in ["read", "write", "fsync"] {
-                let length = lengths.entry(format!("{name}-{word}")).or_default();
-                *length = own.max(*length);
+            if group.replace(number(&job["groupid"])) != Some(number(&job["groupid"]))
+                && option(json, job, WAITS).is_some_and(|set| set != "0")
+            {
+                group_begin = whole.end;
+            }
+            let begin = group_begin
+                + wait_milliseconds(json, job, "startdelay")?
+                + wait_milliseconds(json, job, "ramp_time")?;
+            let parts_of_job = JobMilliseconds::of(json, job);
+            whole.add(begin, parts_of_job.all);
+            begins.insert(begin);
+            is_split |= parts_of_job.is_split();
+            for (word, length) in
+                [("read", parts_of_job.reads), ("write", parts_of_job.writes), ("fsync", parts_of_job.writes)]
+            {
+                lengths.entry(format!("{name}-{word}")).or_default().add(begin, length);
             }
             for (way, word, direction) in DIRECTIONS {
                 let part = &job[way];
@@ -206,16 +247,18 @@ impl FioReport {
             let one = outcome(format!("{name}-fsync"), "fsync", Direction::Neither, sync);
             add(&mut order, &mut sums, one, mean_ns(sync));
         }
+        let milliseconds = whole.milliseconds();
         if milliseconds == 0 || order.is_empty() {
             return Err(AppError::Protocol("fio told of no operation".into()));
         }
         let version = json["fio version"].as_str().unwrap_or("fio").to_string();
         let sorted: Vec<(OpOutcome, f64)> = order.iter().filter_map(|name| sums.remove(name)).collect();
-        let length = |(op, _): &(OpOutcome, f64)| Some((op.name.clone(), *lengths.get(&op.name)?));
+        let length =
+            |(op, _): &(OpOutcome, f64)| Some((op.name.clone(), lengths.get(&op.name)?.milliseconds()));
         Ok(FioReport {
             version,
             seconds: milliseconds as f64 / 1000.0,
-            own_milliseconds: if names.len() > 1 {
+            own_milliseconds: if names.len() > 1 || begins.len() > 1 || is_split {
                 sorted.iter().filter_map(length).collect()
             } else {
                 Vec::new()
@@ -238,12 +281,69 @@ impl FioReport {
     }
 }
 
-/// How long a job ran. One that reads and writes does so at once; where only `verify` reads, the reading comes after the writing.
-fn job_milliseconds(json: &Value, job: &Value) -> u64 {
-    let [read, write] = ["read", "write"].map(|way| number(&job[way]["runtime"]));
-    let rw = [&job["job options"]["rw"], &json["global options"]["rw"]].into_iter().find_map(Value::as_str);
-    let only_writes = rw.is_some_and(|rw| ONLY_WRITE.contains(&rw.split(':').next().unwrap_or(rw)));
-    if only_writes { read + write } else { read.max(write) }
+/// A span of time in milliseconds since fio let its jobs go.
+#[derive(Debug, Clone, Copy, Default)]
+struct Interval {
+    begin: u64,
+    end: u64,
+}
+
+impl Interval {
+    /// Grows to hold another one.
+    fn add(&mut self, begin: u64, length: u64) {
+        if length == 0 {
+            return;
+        }
+        self.begin = if self.end == 0 { begin } else { self.begin.min(begin) };
+        self.end = self.end.max(begin + length);
+    }
+
+    fn milliseconds(&self) -> u64 {
+        self.end - self.begin
+    }
+}
+
+/// How long a job ran, and how long of that each way was at work.
+#[derive(Debug)]
+struct JobMilliseconds {
+    all: u64,
+    reads: u64,
+    writes: u64,
+}
+
+impl JobMilliseconds {
+    /// A job that reads and writes does so at once; where only `verify` reads, the reading comes after the writing. fio tells the
+    /// two apart, but not what `verify_backlog` reads between writes: it counts that as time of the writes.
+    fn of(json: &Value, job: &Value) -> JobMilliseconds {
+        let [reads, writes] = ["read", "write"].map(|way| number(&job[way]["runtime"]));
+        let set = |name: &str| option(json, job, name);
+        let only_writes =
+            set("rw").is_some_and(|rw| ONLY_WRITE.contains(&rw.split(':').next().unwrap_or(rw)));
+        let all = if only_writes { reads + writes } else { reads.max(writes) };
+        let is_told_apart = set("verify").is_some() && set("verify_backlog").is_none_or(|every| every == "0");
+        if is_told_apart && reads > 0 && writes > 0 {
+            JobMilliseconds { all, reads, writes }
+        } else {
+            JobMilliseconds { all, reads: all, writes: all }
+        }
+    }
+
+    fn is_split(&self) -> bool {
+        self.reads != self.all || self.writes != self.all
+    }
+}
+
+/// An option of a job, its own or that of all.
+fn option<'j>(json: &'j Value, job: &'j Value, name: &str) -> Option<&'j str> {
+    [&job["job options"][name], &json["global options"][name]].into_iter().find_map(Value::as_str)
+}
+
+/// How long a job waited by one of its options, or did what does not count, before its `runtime` began.
+fn wait_milliseconds(json: &Value, job: &Value, name: &str) -> Result<u64, AppError> {
+    let Some(told) = option(json, job, name) else { return Ok(0) };
+    let seconds = fiojob::seconds(told)
+        .map_err(|error| AppError::Protocol(format!("fio told of a {name} that is no time: {error}")))?;
+    Ok((seconds * 1000.0).round() as u64)
 }
 
 fn number(value: &Value) -> u64 {
@@ -324,6 +424,67 @@ mod tests {
         assert_eq!(seconds("", ""), 1.5);
     }
 
+    /// As fio 3.33 tells of `verify=crc32c, fsync=64` of random writes, and of both ways; of `verify_backlog` it tells the end alone.
+    #[test]
+    fn writing_and_reading_back_have_their_own_time() {
+        let told = |options: &str, reads: u64, writes: u64| {
+            let text = format!(
+                r#"{{"fio version": "fio-3.33", "jobs": [{{"jobname": "x", "error": 0, "job options": {{{options}}},
+                "read": {{"total_ios": 16384, "runtime": {reads}, "lat_ns": {{"mean": 0.0}}}},
+                "write": {{"total_ios": 16384, "runtime": {writes}, "lat_ns": {{"mean": 10.0}}}},
+                "sync": {{"total_ios": 255, "lat_ns": {{"mean": 10.0}}}}}}]}}"#
+            );
+            let told = FioReport::of(&json_of(text.as_bytes()).unwrap()).unwrap();
+            (told.seconds, told.own_milliseconds)
+        };
+        let own = |reads: u64, writes: u64| {
+            [("x-read", reads), ("x-write", writes), ("x-fsync", writes)]
+                .map(|(name, ms)| (name.to_string(), ms))
+                .to_vec()
+        };
+        let verify = r#""rw": "randwrite", "verify": "crc32c""#;
+        assert_eq!(told(verify, 179, 831), (1.01, own(179, 831)));
+        assert_eq!(told(r#""rw": "randrw", "verify": "crc32c""#, 512, 477), (0.512, own(512, 477)));
+        assert_eq!(told(&format!(r#"{verify}, "verify_backlog": "512""#), 2, 827), (0.829, Vec::new()));
+        assert_eq!(told(r#""rw": "randrw""#, 500, 499), (0.5, Vec::new()));
+    }
+
+    /// As fio 3.33 tells of jobs with `startdelay`: its `runtime` begins behind the delay.
+    #[test]
+    fn jobs_that_begin_one_after_the_other_take_the_time_of_both() {
+        let told = |jobs: &[(&str, &str, u64)]| {
+            let job = |(name, options, milliseconds): &(&str, &str, u64)| {
+                format!(
+                    r#"{{"jobname": "{name}", "error": 0, "job options": {{"rw": "randread"{options}}},
+                    "read": {{"io_bytes": 40960000, "total_ios": 10000, "runtime": {milliseconds}, "lat_ns": {{"mean": 9.0}}}},
+                    "write": {{"total_ios": 0, "runtime": 0}}, "sync": {{"total_ios": 0}}}}"#
+                )
+            };
+            let jobs: Vec<String> = jobs.iter().map(job).collect();
+            let text = format!(r#"{{"fio version": "fio-3.33", "jobs": [{}]}}"#, jobs.join(","));
+            let told = FioReport::of(&json_of(text.as_bytes()).unwrap()).unwrap();
+            (told.seconds, told.own_milliseconds)
+        };
+        let own =
+            |of: &[(&str, u64)]| of.iter().map(|(name, ms)| (name.to_string(), *ms)).collect::<Vec<_>>();
+        let late = r#", "startdelay": "10""#;
+        assert_eq!(
+            told(&[("a", "", 10_000), ("b", late, 10_001)]),
+            (20.001, own(&[("a-read", 10_000), ("b-read", 10_001)]))
+        );
+        // what all wait is no part of the load
+        let later = r#", "startdelay": "12500ms""#;
+        assert_eq!(told(&[("a", later, 3000), ("b", late, 4000)]).0, 5.5);
+        // one name, and so one rate
+        assert_eq!(
+            told(&[("a", "", 1000), ("b", "", 9000), ("a", late, 1000)]),
+            (11.0, own(&[("a-read", 11_000), ("b-read", 9000)]))
+        );
+        // a warm-up that is longer than that of others
+        let ramp = r#", "ramp_time": "2""#;
+        assert_eq!(told(&[("a", ramp, 1000), ("b", "", 1000)]).0, 3.0);
+    }
+
     /// As fio 3.33 tells of `fdatasync=1` with psync.
     #[test]
     fn fdatasyncs_count_though_fio_tells_of_none() {
@@ -395,6 +556,21 @@ fio: a line after it"#;
         let told = FioReport::of(&json_of(two.as_bytes()).unwrap()).unwrap();
         let own = [("b-read", 1500), ("b-fsync", 1500), ("a-read", 2000)];
         assert_eq!(told.own_milliseconds, own.map(|(name, ms)| (name.to_string(), ms)));
+    }
+
+    #[test]
+    fn counters_of_a_warm_up_or_a_delay_are_no_figures() {
+        for (more, counted) in [("", true), ("ramp_time=2\n", false), ("startdelay=500ms\n", false)] {
+            let job = passed(&format!("[a]\nrw=read\nsize=1m\n[b]\nrw=read\nsize=1m\n{more}"), &[]).unwrap();
+            for counter in [names::CPU_USER_SECONDS, names::MACHINE_CPU_SECONDS, "device_written_bytes"] {
+                assert_eq!(is_counted(&job, counter), counted, "{more}: {counter}");
+            }
+            assert!(is_counted(&job, names::OTHERS_CPU_SECONDS) && is_counted(&job, names::COUNTED_SECONDS));
+        }
+        // the warm-up of the run, too
+        let warm =
+            passed("[a]\nrw=read\nsize=1m\n", &[("ramp_time".to_string(), "100ms".to_string())]).unwrap();
+        assert!(!is_counted(&warm, names::CPU_USER_SECONDS));
     }
 
     #[test]

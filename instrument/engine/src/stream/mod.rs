@@ -147,8 +147,11 @@ pub(crate) struct Runner<'r, P: Port> {
     /// Operations that it may still complete of the run's number; those in flight are among them.
     quota: u64,
     ops_reached: bool,
-    /// How late the next operation of an offered load is, once it is due.
-    offer: Option<Option<u64>>,
+    /// When the next operation of an offered load was due, once it is: what comes before it (a close, an open, the job's own
+    /// rate) makes it late.
+    offer: Option<u64>,
+    /// Nanoseconds of its measured interval in which it read back.
+    pub(crate) read_back_ns: u64,
     /// How late it woke from its waits for due times, in nanoseconds.
     pub(crate) late: Option<Box<Histogram>>,
     path: Vec<u8>,
@@ -210,6 +213,7 @@ impl<'r, P: Port> Runner<'r, P> {
             offer: None,
             timing: Timing { begin_ns: 0, measure_ns: 0, deadline_ns: u64::MAX, period_ns: 0 },
             recorder: None,
+            read_back_ns: 0,
             late: None,
             path: Vec::with_capacity(256),
             clock: Clock::get(),
@@ -315,7 +319,7 @@ impl<'r, P: Port> Runner<'r, P> {
                 return Ok(true);
             }
             if self.backlog_is_due() {
-                self.read_back(self.spec.verify.as_ref().map_or(0, |verify| verify.batch))?;
+                self.read_back(self.spec.verify.as_ref().map_or(0, |verify| verify.batch), false)?;
             }
             if self.frame.shared.counts_ops() && self.quota <= self.in_flight() as u64 && !self.claim()? {
                 return Ok(false);
@@ -420,9 +424,7 @@ impl<'r, P: Port> Runner<'r, P> {
         if self.checker.as_ref().is_none_or(|checker| checker.waiting() == 0) || self.is_over() {
             return Ok(());
         }
-        self.close_all()?;
-        self.read_back(u64::MAX)?;
-        self.quiesce()
+        self.read_back(u64::MAX, true)
     }
 
     fn close_all(&mut self) -> Fallible<()> {
@@ -434,10 +436,15 @@ impl<'r, P: Port> Runner<'r, P> {
         self.clock.now() >= self.deadline_ns || self.frame.shared.control.stopped()
     }
 
-    /// Reads back so many written blocks.
-    fn read_back(&mut self, most: u64) -> Fallible<()> {
+    /// Reads back so many written blocks, of files that are opened anew or not. It has the queue for itself meanwhile, so that
+    /// writes and what reads them back have times of their own.
+    fn read_back(&mut self, most: u64, anew: bool) -> Fallible<()> {
         // a block must be written before it can be read
         self.quiesce()?;
+        let begin_ns = self.clock.now();
+        if anew {
+            self.close_all()?;
+        }
         for _ in 0..most {
             if self.is_over() {
                 break;
@@ -445,6 +452,9 @@ impl<'r, P: Port> Runner<'r, P> {
             let Some(piece) = self.checker.as_mut().and_then(Checker::next) else { break };
             self.begin(piece.file, READ, piece.offset, piece.bytes, Finds::Piece(piece))?;
         }
+        self.quiesce()?;
+        // the warm-up may have ended meanwhile
+        self.read_back_ns += self.clock.now().saturating_sub(begin_ns.max(self.measured_from_ns()));
         Ok(())
     }
 
@@ -467,7 +477,7 @@ impl<'r, P: Port> Runner<'r, P> {
                 if waited {
                     self.late.get_or_insert_default().record(now - due);
                 }
-                self.offer = Some(Some(now - due));
+                self.offer = Some(due);
                 return Ok(true);
             }
             waited = true;
@@ -578,7 +588,9 @@ impl<'r, P: Port> Runner<'r, P> {
         let place = &mut self.places[number];
         place.operation = if way == TRIM { DISCARD } else { way };
         (place.file, place.offset, place.bytes, place.moved, place.finds) = (file, offset, bytes, 0, finds);
-        (place.start_ns, place.lag_ns) = (start_ns, self.offer.take().flatten());
+        // what is read back was offered by nobody
+        let due_ns = if matches!(finds, Finds::Piece(_)) { None } else { self.offer.take() };
+        (place.start_ns, place.lag_ns) = (start_ns, due_ns.map(|due| start_ns.saturating_sub(due)));
         if way == WRITE {
             match &mut self.checker {
                 Some(checker) => checker.fill(file, offset, &mut place.buffer[..bytes]),
@@ -643,7 +655,8 @@ impl<'r, P: Port> Runner<'r, P> {
         let place = &mut self.places[number];
         place.operation = if data_only { FDATASYNC } else { FSYNC };
         (place.file, place.bytes, place.moved, place.start_ns) = (file, 0, 0, start_ns);
-        (place.lag_ns, place.finds) = (self.offer.take().flatten(), Finds::Anything);
+        place.lag_ns = self.offer.take().map(|due| start_ns.saturating_sub(due));
+        place.finds = Finds::Anything;
         let Some(open) = &self.files[file] else {
             return Err(RunFault::boxed("a file was closed under a sync"));
         };

@@ -5,12 +5,14 @@ use std::ffi::CStr;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use workload::{DataSpec, EndMode};
 
 use super::*;
 use crate::control::Control;
 use crate::fileset::LiveFileset;
+use crate::limit::Schedule;
 use crate::shared::Periods;
 
 /// Submissions that a refused one may be followed by.
@@ -150,17 +152,61 @@ fn issue_late(job: &str, late: u32, begun_seconds: u64) -> (LaneEnd, Vec<OpRecor
     let from_ns = timing.measure_ns;
     let port = Late { depth: 8, queue, emptying: false, emptied: &emptied, late, from_ns };
     let text = format!("[x]\nbs=4k\nioengine=libaio\niodepth=8\n{job}");
-    let (end, _, ops) = issue_in(&text, port, timing);
+    let (end, _, ops) = issue_in(&text, port, timing, None);
     (end, ops, emptied.get().saturating_sub(late))
+}
+
+/// Moves everything at once, and takes its time to close a file.
+struct SlowToClose(Duration);
+
+impl Port for SlowToClose {
+    type File = ();
+
+    fn open(&self, _path: &CStr, _how: OpenMode) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn close(&self, (): ()) -> io::Result<()> {
+        std::thread::sleep(self.0);
+        Ok(())
+    }
+
+    fn unlink(&self, _path: &CStr) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn invalidate(&self, (): &()) {}
+
+    fn sync(&self, (): &(), _data_only: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    unsafe fn begin(&mut self, _place: usize, (): &(), transfer: Transfer) -> io::Result<Option<usize>> {
+        Ok(Some(transfer.bytes))
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, _at_least: usize, _nanoseconds: Option<u64>, _done: &mut Done) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Issues the first job of a file on a port, at once and measured from the begin.
 fn issue<P: Port>(text: &str, port: P) -> (LaneEnd, u64, Vec<OpRecord>) {
     let now = Clock::get().now();
-    issue_in(text, port, Timing { begin_ns: now, measure_ns: now, deadline_ns: u64::MAX, period_ns: 0 })
+    issue_in(text, port, Timing { begin_ns: now, measure_ns: now, deadline_ns: u64::MAX, period_ns: 0 }, None)
 }
 
-fn issue_in<P: Port>(text: &str, port: P, timing: Timing) -> (LaneEnd, u64, Vec<OpRecord>) {
+/// The same with times, and with an offered rate.
+fn issue_in<P: Port>(
+    text: &str,
+    port: P,
+    timing: Timing,
+    per_second: Option<f64>,
+) -> (LaneEnd, u64, Vec<OpRecord>) {
     let workload = fiojob::load(text, "job", &[]).unwrap_or_else(|error| panic!("{error}")).workload;
     let spec = workload.processes[0].threads[0].stream.as_deref().unwrap();
     let control = Control::new();
@@ -171,7 +217,7 @@ fn issue_in<P: Port>(text: &str, port: P, timing: Timing) -> (LaneEnd, u64, Vec<
         end_mode: EndMode::AllDone,
         strict: false,
         control: &control,
-        pace: None,
+        pace: per_second.and_then(Schedule::new),
         ops_left: None,
         lanes: AtomicU64::new(0),
         totals: Vec::new(),
@@ -237,4 +283,33 @@ fn syncs_in_flight_are_not_among_the_number_of_transfers() {
     let job = "rw=write\nsize=64m\nfsync=1\nnumber_ios=20\nthinktime=1\nthinktime_blocks=4\n";
     let (end, ops, _) = issue_late(job, 1, 0);
     assert_eq!((end, ops[0].ops), (LaneEnd::Done, 20));
+}
+
+/// The longest latency from the intended start of a job that is offered a rate.
+fn longest_intended(job: &str, per_second: f64, close: Duration) -> Duration {
+    let now = Clock::get().now();
+    let timing = Timing { begin_ns: now, measure_ns: now, deadline_ns: u64::MAX, period_ns: 0 };
+    let text = format!("[x]\nrw=write\nbs=4k\n{job}\n");
+    let (end, _, ops) = issue_in(&text, SlowToClose(close), timing, Some(per_second));
+    assert_eq!(end, LaneEnd::Done);
+    let intended = ops[0].intended.as_ref().expect("a rate is offered");
+    assert!(intended.count() > 0, "nothing was measured");
+    Duration::from_nanos(intended.max().expect("an operation"))
+}
+
+/// An operation that was due when the file before it was closed is late by what the closing took.
+#[test]
+fn what_a_close_takes_is_in_the_latency_from_the_intended_start() {
+    let close = Duration::from_millis(80);
+    for job in ["size=16k\nnrfiles=4", "size=16k\nnrfiles=4\nfsync=1"] {
+        let longest = longest_intended(&format!("{job}\nfile_service_type=sequential"), 10.0, close);
+        assert!(longest >= close, "{job}: {longest:?}");
+    }
+}
+
+/// Five operations are due within 4 ms; the job's own rate lets the last of them begin after 200 ms.
+#[test]
+fn the_wait_for_the_own_rate_is_in_the_latency_from_the_intended_start() {
+    let longest = longest_intended("size=20k\nrate_iops=20", 1000.0, Duration::ZERO);
+    assert!(longest >= Duration::from_millis(190), "{longest:?}");
 }

@@ -2,7 +2,12 @@
 
 use std::f64::consts::TAU;
 
+use crate::draw::Sampler;
 use crate::model::{Distribution, Draw};
+use crate::rng::{Purpose, StreamId};
+
+/// Values from which [`Draw::mean_count`] learns what rounding does: without clamps its mean is then off by less than 0.01.
+const VALUES: u32 = 1 << 14;
 
 impl Draw {
     /// The mean of the distribution, clamped as the values are; the (small) effects of rounding, and of clamping
@@ -26,6 +31,26 @@ impl Draw {
         };
         let floored = self.clamp_min.map_or(raw, |min| raw.max(min));
         self.clamp_max.map_or(floored, |max| floored.min(max))
+    }
+
+    /// The mean of the whole numbers that counts are drawn as ([`crate::Draws::eval`]). Unlike [`Draw::mean`] it holds the
+    /// effects of truncation, rounding and clamping, which are a large part of a small count. 0 if [`Draw::check`] fails.
+    pub fn mean_count(&self) -> f64 {
+        let raw = Draw { round: 0, clamp_min: None, clamp_max: None, ..self.clone() };
+        let rng = StreamId::of_run(0, Purpose::Draw { index: 0, seed: 0 }).rng();
+        let (Ok(mut raws), Ok(mut counts)) = (Sampler::new(&raw, rng.clone()), Sampler::new(self, rng))
+        else {
+            return 0.0;
+        };
+        // the same values on both sides: what differs is small and needs few of them, also where the tail is long
+        let (mut values, mut changes) = (0.0, 0.0);
+        for _ in 0..VALUES {
+            let (raw, count) = (raws.next_f64(), counts.next_u64() as f64);
+            values += count;
+            changes += count - raw;
+        }
+        let mean = raw.mean() + changes / f64::from(VALUES);
+        if mean.is_finite() { mean.max(0.0) } else { values / f64::from(VALUES) }
     }
 }
 
@@ -53,12 +78,38 @@ fn ln_gamma(mut x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::ln_gamma;
+    use crate::model::{Distribution, Draw, Rounding};
 
     #[test]
     fn the_mean_of_an_impossible_variable_is_nan_and_no_endless_loop() {
         assert!(ln_gamma(-1e300).is_nan());
         assert!(ln_gamma(0.0).is_nan());
         assert!(ln_gamma(f64::NAN).is_nan());
+    }
+
+    /// 1 to 19 is 10 in the mean, and 9.5 once it is truncated to a whole number.
+    #[test]
+    fn counts_are_whole_numbers() {
+        let uniform = Draw {
+            name: "v".into(),
+            seed: 0,
+            distribution: Distribution::Uniform { low: 1.0, high: 19.0 },
+            round: 0,
+            rounding: Rounding::Nearest,
+            clamp_min: None,
+            clamp_max: None,
+        };
+        let near = |draw: &Draw, mean: f64| {
+            let found = draw.mean_count();
+            assert!((found - mean).abs() < 0.02, "{draw:?}: {found}, not {mean}");
+        };
+        near(&uniform, 9.5);
+        near(&Draw { round: 1, ..uniform.clone() }, 10.0);
+        let clamped = Draw { clamp_min: Some(19.0), ..uniform.clone() }.mean_count();
+        assert!((clamped - 19.0).abs() < 0.2, "{clamped}");
+        // exponential values of mean 1 truncated: 1 / (e - 1); negative ones are no repetitions
+        near(&Draw { distribution: Distribution::Exponential { mean: 1.0 }, ..uniform.clone() }, 0.582);
+        near(&Draw { distribution: Distribution::Uniform { low: -9.0, high: -1.0 }, ..uniform }, 0.0);
     }
 
     #[test]

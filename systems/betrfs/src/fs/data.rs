@@ -250,10 +250,10 @@ impl Fs {
         progress: &mut WriteProgress,
     ) -> Result<()> {
         regular(&state.inode)?;
-        let off = off.map_or(state.inode.size, |off| off.saturating_add(progress.done as u64));
-        let data = &data[progress.done..];
-        end_of(off, data.len() as u64)?;
-        if let Some(Err(e)) = state.loss.as_mut().map(|loss| loss.check_write(off)) {
+        let first = off.unwrap_or(state.inode.size);
+        if let Some(Err(e)) = state.loss.as_mut().map(|loss| loss.check_write(first)) {
+            // What was done may be lost.
+            progress.done = 0;
             if from != IoPath::Collected {
                 return Err(e);
             }
@@ -261,6 +261,9 @@ impl Fs {
             state.loss = None;
             progress.refused = Some(e);
         }
+        let off = off.map_or(first, |off| off.saturating_add(progress.done as u64));
+        let data = &data[progress.done..];
+        end_of(off, data.len() as u64)?;
         let home = node.home(state)?;
         let before = state.inode.size;
         // `done` ends where the first bytes are missing.
@@ -268,6 +271,16 @@ impl Fs {
         let mut failed = None;
         while at < data.len() {
             let here = off + at as u64;
+            if failed.is_some() {
+                // What is not reserved finds no space either.
+                let (is_reserved, end) = run_of(state, here / SIZE);
+                let end = end.saturating_mul(SIZE);
+                if !is_reserved {
+                    at = data.len().min(usize::try_from(end - off).unwrap_or(usize::MAX));
+                    continue;
+                }
+                most = most.min((end - here / SIZE * SIZE) as usize);
+            }
             let len = (most - (here % SIZE) as usize).min(data.len() - at);
             let losses = self.streams.losses();
             match self.write_piece(node, state, &home, here, &data[at..at + len], kill) {
@@ -282,18 +295,23 @@ impl Fs {
                     }
                     most = WRITE_MAX;
                 }
-                // What another file has lost says nothing of the space: the caller settles that and comes again with the rest.
+                // What another file has lost says nothing of the space: the caller settles that and comes again with the rest; with
+                // all, if it is this file.
                 Err(Error::NoSpace) if self.streams.has_lost_since(losses) => {
                     failed = Some(Error::NoSpace);
+                    if self.streams.loss_of(node.ino).is_some() {
+                        (done, progress.done) = (0, 0);
+                    }
                     break;
                 }
                 // What fits is written, as by ext4: programs count on a short write before the error.
-                Err(Error::NoSpace) if len > BLOCK => most = self.shorter(state, here, len),
+                Err(Error::NoSpace) if (here % SIZE) as usize + len > BLOCK => {
+                    most = self.shorter(state, here, len)
+                }
                 // The kernel drops all that it has collected, so what lies behind is written if it is reserved.
                 Err(Error::NoSpace) if from == IoPath::Collected => {
                     failed = Some(Error::NoSpace);
-                    let end = run_of(state, here / SIZE).1.saturating_mul(SIZE);
-                    at = data.len().min(usize::try_from(end - off).unwrap_or(usize::MAX));
+                    at += len;
                     most = WRITE_MAX;
                 }
                 Err(e) => {

@@ -245,8 +245,14 @@ impl Fs {
             self.save_unsaved();
             self.db.checkpoint()?;
         }
-        let unsaid = |node: Arc<Node>| node.read().loss.as_ref().map(|loss| loss.error());
-        match self.nodes.all().into_iter().find_map(unsaid) {
+        let unsaid = |node: Arc<Node>| {
+            let state = node.read();
+            let loss = state.loss.as_ref().filter(|loss| !state.dead && !loss.is_heard());
+            loss.map(|loss| loss.error())
+        };
+        // A sync of everything has said it of all files.
+        let is_said = self.lost.lock().unwrap_or_else(|e| e.into_inner()).is_none();
+        match self.nodes.all().into_iter().filter(|_| !is_said).find_map(unsaid) {
             Some(error) => Err(error),
             None if self.unsaved.load(Ordering::Acquire) => Err(Error::NoSpace),
             None => Ok(()),

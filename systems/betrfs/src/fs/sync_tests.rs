@@ -278,7 +278,7 @@ fn what_one_file_loses_is_no_reason_to_refuse_others() {
             assert!(matches!(fs.sync_of(log), Err(Error::NoSpace)), "{name}: the loss is told");
             assert_eq!(fs.attr(log).expect("its size").size, PIECE as u64, "{name}");
         }
-        _ = fs.sync_of(log);
+        _ = fs.sync();
         fs.close().expect("close");
         is_clean(storage);
     }
@@ -460,7 +460,7 @@ fn what_was_reserved_and_lost_its_data_is_reserved_again() {
     fs.db.take_back(all);
     fs.set_attr(log, &SetAttr { size: Some(0), ..SetAttr::default() }).expect("truncate");
     assert_eq!(promised(&fs), 0);
-    _ = fs.sync_of(log);
+    _ = fs.sync();
     fs.close().expect("close");
     is_clean(storage);
 }
@@ -681,6 +681,24 @@ fn a_file_is_cut_off_as_a_whole_though_another_file_has_lost_something() {
     fs.streams.plant(Planted::Settled);
     fs.set_attr(other, &SetAttr { size: Some(4096), ..SetAttr::default() }).expect("truncate");
     assert!(!fs.node(other).expect("the file").read().unsaved);
+}
+
+/// A piece that was taken before the loss showed is lost with it: it does not count.
+#[test]
+fn a_write_counts_nothing_of_what_it_has_lost_itself() {
+    let (_storage, fs, [log, _]) = two_files();
+    fs.streams.hold(true);
+    fs.streams.take_without_space();
+    fs.streams.plant(Planted::BadSector);
+    fs.append(log, &[8; LOST]).expect("taken");
+    let lost = std::thread::scope(|scope| {
+        let written = scope.spawn(|| fs.append(log, &vec![9; 3 * MIB as usize]));
+        fs.streams.hold(false);
+        written.join().expect("no panic")
+    });
+    // If all was taken before the loss showed, the next one hears of it.
+    _ = fs.streams.flush();
+    assert!(lost.is_err() || fs.append(log, b"x").is_err(), "{lost:?}");
 }
 
 /// Whoever unmounts is the last to hear of it.
