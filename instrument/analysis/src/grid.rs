@@ -6,7 +6,7 @@ use stats::shares::{StackResult, compleat};
 use stats::{Effect, Outcome, Sample, Thresholds};
 
 use crate::blocks;
-use study::evaluation::{Better, Evaluation, PublishedColumn, TableBaseline};
+use study::evaluation::{Better, Evaluation, PublishedColumn};
 use study::plan;
 use study::results::{Cell, MetricName, Run, Status};
 use study::{Column, Load, Published, Row, Study, Table};
