@@ -6,7 +6,21 @@ use study::results::Run;
 use study::{Load, Study, Workload};
 
 /// From this version on runs are measured with all corrections that are known here.
-const CORRECTED: u32 = 2;
+const CORRECTED: u32 = 3;
+/// The same of all but the last correction.
+const CORRECTED_BUT_COUNTERS: u32 = 2;
+/// Patterns of db_bench.
+const PATTERNS: [&str; 9] = [
+    "fillseq",
+    "fillrandom",
+    "overwrite",
+    "readrandom",
+    "multireadrandom",
+    "readseq",
+    "readreverse",
+    "readwhilewriting",
+    "readwhilescanning",
+];
 
 /// What of a run's figures is wrong, or means something else than it does now; nothing for a run that was measured with the
 /// corrections. Without its trials a run does not show whether ranks have measured it.
@@ -15,6 +29,19 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         return Vec::new();
     }
     let study = Study::from_stored(&run.study).ok();
+    let is_served = |one: &Workload| matches!(&one.load, Load::App { name } if is_database(name));
+    let counts_warmup = study
+        .as_ref()
+        .is_some_and(|study| study.workloads.iter().any(|one| is_served(one) && is_warm(study, one)));
+    let counters =
+        (counts_warmup, "counters of servers, processors and devices include the warm-up: they are too high");
+    if run.version >= CORRECTED_BUT_COUNTERS {
+        return Some(counters)
+            .filter(|(is_affected, _)| *is_affected)
+            .map(|(_, what)| what)
+            .into_iter()
+            .collect();
+    }
     let loads: Vec<&Load> = study.iter().flat_map(|study| &study.workloads).map(|one| &one.load).collect();
     let is_paced = study.as_ref().is_some_and(|study| {
         let of_workload = study.workloads.iter().any(|workload| workload.rate.is_some());
@@ -22,7 +49,7 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
     });
     let app =
         |fits: fn(&str) -> bool| loads.iter().any(|load| matches!(load, Load::App { name } if fits(name)));
-    let is_sql = app(|name| name == "tpcc" || name.starts_with("oltp-"));
+    let is_sql = app(is_sql);
     let is_ycsb = app(|name| name.starts_with("ycsb"));
     let has_many_jobs = loads.iter().filter_map(|load| load.wml()).any(|text| sections(text) > 1);
     let is_on_lmdb = study.as_ref().is_some_and(|study| {
@@ -64,8 +91,19 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         (is_paced && !is_sql, "each waiting thread did one operation more at the end: rates are too high"),
         (is_sql || is_ycsb, "operations under way at the end are missing: the tail is too short"),
         (is_ycsb, "updates wrote whole records; they write one field now, unless `writeallfields` is set"),
+        counters,
     ];
     all.into_iter().filter(|(is_affected, _)| *is_affected).map(|(_, what)| what).collect()
+}
+
+/// Whether an application is a load on a SQL server.
+fn is_sql(name: &str) -> bool {
+    name == "tpcc" || name.starts_with("oltp-")
+}
+
+/// Whether it is one on a database of any kind.
+fn is_database(name: &str) -> bool {
+    is_sql(name) || name.starts_with("ycsb") || PATTERNS.contains(&name)
 }
 
 /// Variables of a workload, and of all.
@@ -135,6 +173,20 @@ fn sections(text: &str) -> usize {
 mod tests {
     use super::*;
     use study::results::VERSION;
+
+    #[test]
+    fn counters_of_databases_included_the_warm_up_until_version_2() {
+        let at =
+            |version, text: &str| affected(&Run { version, ..stored(&format!("stacks = ['ext4']\n{text}")) });
+        let warm = "[study]\nwarmup = 60\n[[workload]]\napp =";
+        for app in ["tpcc", "oltp-insert", "ycsb-b", "readrandom"] {
+            let found = at(2, &format!("{warm} '{app}'"));
+            assert!(matches!(found[..], [what] if what.contains("include the warm-up")), "{app}: {found:?}");
+            assert!(at(2, &format!("[[workload]]\napp = '{app}'")).is_empty(), "{app} without a warm-up");
+            assert!(at(VERSION, &format!("{warm} '{app}'")).is_empty(), "{app}");
+        }
+        assert!(at(2, &format!("{warm} 'compile'")).is_empty());
+    }
 
     /// A run of a study, as version 1 stored it.
     fn stored(study: &str) -> Run {

@@ -45,7 +45,8 @@ impl Balance {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
+/// The median: of an even number of values the mean of the two in the middle; 0 of none.
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
-use serve::drive::{self, DriveOutcome, Pace};
-use serve::{LoadSite, Moment};
+use serve::drive::{self, Caller, DriveOutcome, Pace};
+use serve::{LoadSite, UsedSeconds};
 use stats::metric::{Metric, names};
 use stats::{Ended, Outcome};
 
@@ -159,9 +159,7 @@ impl Job {
         let one = |number| SessionTerminal::new(&*db, &shared, number, self.terminals);
         let terminals = (0..self.terminals).map(one).collect::<Result<Vec<_>, _>>()?;
         (place.tell)("running operations");
-        (place.moment)(Moment::Begin);
-        let driven = drive::drive(&kinds, terminals, pace, place.stopped);
-        (place.moment)(Moment::End);
+        let driven = drive::drive(&kinds, terminals, pace, place.caller());
         let mut outcome = outcome(driven).map_err(|error| judge(place.root, error))?;
         outcome.metrics.extend(shared.metrics());
         outcome.notes.push(told(self.engine, &db.settings()));
@@ -263,10 +261,8 @@ impl PatternJob {
     pub fn measure(&self, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, KvError> {
         let shared = self.open(place.root, place.seed)?;
         (place.tell)(self.bench.pattern.name());
-        (place.moment)(Moment::Begin);
         let kinds = self.bench.pattern.kinds();
-        let driven = drive::drive(&kinds, shared.threads(self.threads), pace, place.stopped);
-        (place.moment)(Moment::End);
+        let driven = drive::drive(&kinds, shared.threads(self.threads), pace, place.caller());
         let mut outcome = outcome(driven)?;
         outcome.metrics.extend(shared.metrics());
         outcome.notes.push(told(Engine::RocksDb, &shared.db().settings()));
@@ -337,12 +333,14 @@ impl Job {
         let parts = made.map_err(|error| serving.judge("connecting terminals", error))?;
         let kinds = client::kinds(&self.workload);
         (place.tell)("running operations");
-        let before = serving.cpu_seconds();
-        (place.moment)(Moment::Begin);
+        let used = UsedSeconds::default();
+        let moment = |moment| {
+            used.at(moment, serving.cpu_seconds());
+            (place.moment)(moment);
+        };
+        let caller = Caller { moment: &moment, ..place.caller() };
         let run = |part: mux::ThreadTerminals, clock: &drive::Clock<'_>| part.run(clock, kinds.len());
-        let driven = drive::drive_with(&kinds, parts, pace, place.stopped, run);
-        (place.moment)(Moment::End);
-        let used = serving.cpu_seconds().zip(before).map(|(after, before)| after - before);
+        let driven = drive::drive_with(&kinds, parts, pace, caller, run);
         let measured = outcome(driven).map_err(|error| serving.judge("running operations", error));
         let mut outcome = match (measured, &self.address) {
             (Err(error), Some(_)) => {
@@ -354,7 +352,9 @@ impl Job {
             (measured, _) => measured?,
         };
         outcome.metrics.extend(shared.metrics());
-        outcome.metrics.extend(used.map(|value| Metric::machine(names::SERVER_CPU_SECONDS, "s", value)));
+        outcome
+            .metrics
+            .extend(used.seconds().map(|value| Metric::machine(names::SERVER_CPU_SECONDS, "s", value)));
         if layout.cluster {
             let followed = redirections.load(Ordering::Relaxed) as f64;
             outcome.metrics.push(Metric::process(names::REDIRECTIONS, "1", followed));

@@ -2,15 +2,17 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use common::{Bench, PACE, job, workload};
 use kv::patterns::PATTERNS;
 use kv::redis::AppendPolicy;
 use kv::{Engine, Job, KvError, PatternJob};
 use needs::needs;
-use serve::LoadSite;
 use serve::drive::Pace;
+use serve::{LoadSite, Moment};
 use stats::{Ended, Outcome};
 
 fn run(job: &Job) -> Result<Outcome, KvError> {
@@ -140,6 +142,41 @@ fn a_number_of_operations_is_that_of_the_measured_interval() {
     needs!(Redis);
     // more under way than there are at the end
     warm(&Job { pipeline: 700, threads: 2, ..job(Engine::Redis, workload('c', &[], false)) });
+}
+
+/// When the interval that counters are taken of begins, after the start of a load with a warm-up of `seconds`.
+fn begins(seconds: f64, measure: impl FnOnce(&Pace, &LoadSite<'_>) -> Outcome, bench: &Bench) -> Duration {
+    let (start, begun) = (Instant::now(), Cell::new(None));
+    let moment = |moment| {
+        if moment == Moment::Begin {
+            begun.set(Some(start.elapsed()));
+        }
+    };
+    let pace = Pace { warmup_seconds: seconds, seconds: 0.1, rate: None };
+    let outcome = measure(&pace, &LoadSite { moment: &moment, ..bench.place() });
+    assert!(outcome.io_ops() > 0 && outcome.warmup_seconds == seconds, "{outcome:?}");
+    begun.take().unwrap()
+}
+
+#[test]
+fn counters_are_those_of_the_measured_interval() {
+    let bench = Bench::new();
+    let job = job(Engine::Sqlite, workload('c', &[("operationcount", "0")], false));
+    job.fill(&bench.place()).unwrap();
+    let begun = begins(0.5, |pace, place| job.measure(pace, place).unwrap(), &bench);
+    assert!(begun >= Duration::from_millis(500), "begun after {begun:?}");
+}
+
+#[test]
+fn counters_of_a_pattern_are_those_of_the_measured_interval() {
+    needs!(RocksDb);
+    let bench = Bench::new();
+    let (_, pattern) = PATTERNS.into_iter().find(|(name, _)| *name == "readrandom").unwrap();
+    let sizes = kv::patterns::Bench { pattern, keys: 1000, value_bytes: 100, batch: 1, ops: 0 };
+    let job = PatternJob { bench: sizes, threads: 1, cache_bytes: None, sync: false };
+    job.fill(&bench.place()).unwrap();
+    let begun = begins(0.5, |pace, place| job.measure(pace, place).unwrap(), &bench);
+    assert!(begun >= Duration::from_millis(500), "begun after {begun:?}");
 }
 
 #[test]

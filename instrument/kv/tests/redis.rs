@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -180,6 +181,48 @@ fn refused_connections_and_wrong_passwords_are_told_with_a_remedy() {
         Job { address: Some(with(Some("secret"))), ..job(Engine::RedisCluster, workload('a', &[], false)) };
     let error = no_cluster.fill(&bench.place()).unwrap_err().to_string();
     assert!(error.contains("cluster support disabled"), "{error}");
+}
+
+/// Processor seconds of a process so far.
+fn cpu_seconds(pid: u32) -> f64 {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // utime and stime, the 14th and 15th field (proc_pid_stat(5)); the second one ends at the last parenthesis
+    let ticks = line.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
+    ticks.map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>()
+        / rustix::param::clock_ticks_per_second() as f64
+}
+
+#[test]
+fn processor_seconds_of_the_server_are_those_of_the_measured_interval() {
+    needs!(Redis);
+    let bench = Bench::new();
+    let job = job(Engine::Redis, workload('c', &[("operationcount", "0")], false));
+    job.fill(&bench.place()).unwrap();
+    let server = || cpu_seconds(common::processes(&bench.journal)[0]);
+    let (start, at, begun, ended) = (Cell::new(0.0), Cell::new(None), Cell::new(0.0), Cell::new(0.0));
+    let place = LoadSite {
+        tell: &|line| {
+            if line == "running operations" {
+                start.set(server());
+                at.set(Some(Instant::now()));
+            }
+        },
+        moment: &|moment| match moment {
+            Moment::Begin => {
+                assert!(
+                    at.get().unwrap().elapsed() >= Duration::from_secs(2),
+                    "the warm-up is no part of it"
+                );
+                begun.set(server());
+            }
+            Moment::End => ended.set(server()),
+        },
+        ..bench.place()
+    };
+    let outcome = job.measure(&Pace { warmup_seconds: 2.0, seconds: 0.5, rate: None }, &place).unwrap();
+    let told = outcome.metrics.iter().find(|metric| metric.name == "server_cpu_seconds").unwrap().value;
+    let [warmup, all] = [&begun, &ended].map(|cell| cell.get() - start.get());
+    assert!(warmup > 0.0 && told <= all - warmup / 2.0, "{told} s of {all} s, {warmup} s in the warm-up");
 }
 
 #[test]

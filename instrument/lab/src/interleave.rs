@@ -3,15 +3,15 @@
 //! What the machine does for longer than a turn then hits every stack of the block alike, and the ratio within the block is known
 //! several times better in the same time. A trial stays what it is: a fresh stack, a load of its full length, all that is
 //! measured of it; only the clock of a load stands still while another one has its turn. It is valid where no stack pays in its turn
-//! for what another one did, and nothing in the load goes by the wall clock.
+//! for what another one did, and nothing in the load goes by the wall clock. [`slices`] says it of kept stacks, whose loads go on by
+//! numbers of operations.
 
 use rustix::fs::statfs;
 use spec::{Device, FsKind, StackSpec};
 use study::plan;
 use study::{Seconds, Study};
-use workload::{EndMode, Kind, Node, Step, Thread, Workload};
+use workload::{EndMode, Kind, Node, Step, Thread, Value, Workload};
 
-use crate::check::Loads;
 use crate::load::ResolvedWorkload;
 
 /// Length of a turn where nothing is written that is not in memory, in seconds. Noise has structure from 10 ms to 5 s: shorter turns
@@ -30,7 +30,7 @@ const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 ///
 /// # Errors
 /// The reason, as the end of a sentence that begins with "trials do not take turns, since".
-pub fn turn(study: &Study, loads: &Loads) -> Result<Seconds, &'static str> {
+pub fn turn(study: &Study, loads: &[ResolvedWorkload]) -> Result<Seconds, &'static str> {
     settings(study)?;
     let in_memory = study.stacks.iter().all(is_in_memory);
     let mut synced = false;
@@ -118,11 +118,38 @@ fn timing(load: &ResolvedWorkload, model: &Workload) -> Result<(), &'static str>
     Ok(())
 }
 
-/// The flowops of a thread; none of them waits for a time or for another thread.
-fn kinds(thread: &Thread) -> Result<Vec<Kind>, &'static str> {
-    if thread.stream.is_some() {
-        return Err("jobs of fio run as a whole");
+/// Whether a load can go in slices (`ab --slices`). One that is due by the clock cannot: the clock runs on while the other stack has
+/// its slice, and what was due meanwhile follows at once, without any limit. (A pause that begins in a slice also ends in it.)
+///
+/// # Errors
+/// The reason, as the end of a sentence that begins with "it does not go in slices, since".
+pub fn slices(study: &Study, load: &ResolvedWorkload) -> Result<(), &'static str> {
+    let Some(model) = load.model() else { return Ok(()) };
+    let of_workload = study.workloads.iter().find(|workload| workload.label() == load.workload);
+    if study.study.rate.or(of_workload.and_then(|workload| workload.rate)).is_some() {
+        return Err("it is offered at a rate");
     }
+    let threads = || model.processes.iter().flat_map(|process| &process.threads);
+    let is_limiter =
+        |kind: &Kind| matches!(kind, Kind::EventLimit | Kind::IopsLimit | Kind::OpsLimit | Kind::BwLimit);
+    // without events limiters let everything pass
+    let is_limited = model.events_per_second.and_then(Value::fixed).is_some_and(|rate| rate > 0);
+    if is_limited && threads().any(|thread| flowops(thread).iter().any(is_limiter)) {
+        return Err("its limiters let pass what is due by the clock (`eventgen`)");
+    }
+    for stream in threads().filter_map(|thread| thread.stream.as_ref()) {
+        if stream.pace.bytes_per_second != [0, 0] {
+            return Err("a job has a rate (`rate`, `rate_iops`)");
+        }
+        if stream.budget.delay_seconds > 0.0 {
+            return Err("a job begins by the clock (`startdelay`)");
+        }
+    }
+    Ok(())
+}
+
+/// All flowops of a thread.
+fn flowops(thread: &Thread) -> Vec<Kind> {
     let mut all = Vec::new();
     let mut bodies = vec![&thread.body];
     while let Some(body) = bodies.pop() {
@@ -133,6 +160,15 @@ fn kinds(thread: &Thread) -> Result<Vec<Kind>, &'static str> {
             }
         }
     }
+    all
+}
+
+/// The flowops of a thread; none of them waits for a time or for another thread.
+fn kinds(thread: &Thread) -> Result<Vec<Kind>, &'static str> {
+    if thread.stream.is_some() {
+        return Err("jobs of fio run as a whole");
+    }
+    let all = flowops(thread);
     let waits = |kind: &Kind| {
         use Kind::*;
         matches!(

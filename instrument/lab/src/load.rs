@@ -159,6 +159,15 @@ pub fn prepare(
         );
         return Err(StudyError::Workload { workload: workload.label().to_string(), report });
     }
+    let is_paced = !settings.offered.is_empty() || settings.rate.or(workload.rate).is_some();
+    if is_paced && prepared.model().is_some_and(reads_back) {
+        let report = format!(
+            "workload {}: a job with `verify` reads back what it has written, and those reads are due at no moment, so that no rate can be \
+             offered; leave out the rate, or set do_verify=0",
+            workload.label()
+        );
+        return Err(StudyError::Workload { workload: workload.label().to_string(), report });
+    }
     // most applications end when they are done
     if prepared.app().is_none_or(App::takes_time) {
         let told = |own: Option<study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
@@ -184,6 +193,14 @@ fn without_rate(load: &ResolvedLoad) -> Option<&'static str> {
         ResolvedLoad::Simulated(_) => Some("simulate"),
         ResolvedLoad::App(_) | ResolvedLoad::Wml(_) => None,
     }
+}
+
+/// Whether a load reads back what it has written: such reads have no intended start, and come beside what is offered.
+fn reads_back(model: &workload::Workload) -> bool {
+    let threads = model.processes.iter().flat_map(|process| &process.threads);
+    let mut verifies =
+        threads.filter_map(|thread| thread.stream.as_ref()).filter_map(|stream| stream.verify.as_ref());
+    verifies.any(|verify| verify.read_back)
 }
 
 /// The number of containers of a cell, and the parameters that are the load's.

@@ -2,8 +2,8 @@
 //!
 //! The widths are those of its `printf` formats: a flowop's name takes 20 columns, numbers are followed at once
 //! by their unit, one blank stands between fields. `mb` is 2^20 bytes. Flowops come in reverse order of
-//! definition. Rates divide by the measured interval. Where Filebench prints 2^64 - 1 ns as the minimum of a
-//! flowop that never ran, 0 is printed.
+//! definition. Rates divide by the measured interval, of a load of several parts by that of the part. Where
+//! Filebench prints 2^64 - 1 ns as the minimum of a flowop that never ran, 0 is printed.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ pub fn statistics(period: &Period, clock_seconds: f64) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{clock_seconds:.3}: Per-Operation Breakdown");
     for op in period.ops.iter().rev() {
-        let _ = writeln!(text, "{}", breakdown_line(op, period.seconds));
+        let _ = writeln!(text, "{}", breakdown_line(op, op.seconds.unwrap_or(period.seconds)));
     }
     let _ = writeln!(text, "{clock_seconds:.3}: {}", summary(period));
     text

@@ -1,7 +1,8 @@
 //! Histograms as an HdrHistogram log, for the tools around that format.
 //!
 //! Log format 1.3: comment lines, a legend, then one line for each histogram with tag, start and length in
-//! seconds, maximum in milliseconds, and the histogram in the compressed V2 encoding, base64.
+//! seconds, maximum in milliseconds, and the histogram in the compressed V2 encoding, base64. The length is what the operation's
+//! rates divide by.
 
 use std::fmt::Write as _;
 
@@ -45,8 +46,8 @@ pub fn log(run: &Run) -> Result<String, LogError> {
                     .to_hdr_v2_compressed_base64()
                     .map_err(|error| LogError { tag: tag.clone(), error })?;
                 let max = histogram.max().unwrap_or(0) as f64 / 1e6;
-                let _ =
-                    writeln!(text, "Tag={tag},{start:.3},{:.3},{max:.3},{encoded}", outcome.measured_seconds);
+                let seconds = outcome.op_seconds(op);
+                let _ = writeln!(text, "Tag={tag},{start:.3},{seconds:.3},{max:.3},{encoded}");
             }
         }
     }

@@ -148,6 +148,23 @@ fn rounded(value: serde_json::Value) -> serde_json::Value {
 }
 
 #[test]
+fn the_hdr_log_tells_the_seconds_of_an_operations_part() {
+    let mut run = fixture::run();
+    for outcome in run.trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()) {
+        outcome.metrics.push(stats::Metric::duration("fsyncfile2/seconds", 7.5));
+    }
+    let log = hdr::log(&run).unwrap();
+    let length = |tag: &str| {
+        let line =
+            log.lines().find(|line| line.starts_with(&format!("Tag=varmail/ext4@image:2G/{tag}/"))).unwrap();
+        line.split(',').nth(2).unwrap().to_string()
+    };
+    let whole = run.trials.iter().find(|trial| trial.cell == 0 && trial.index == 0).unwrap();
+    let whole = format!("{:.3}", whole.outcome.as_ref().unwrap().measured_seconds);
+    assert_eq!((length("fsyncfile2"), length("readfile4")), ("7.500".to_string(), whole));
+}
+
+#[test]
 fn the_hdr_log_gives_the_histograms_back() {
     let run = fixture::run();
     let log = hdr::log(&run).unwrap();

@@ -5,7 +5,7 @@ mod fixture;
 use proptest::prelude::*;
 use report::filebench::{Options, session, text};
 use stats::outcome::Ended;
-use stats::{Direction, OpClass, OpOutcome, Outcome};
+use stats::{Direction, Metric, OpClass, OpOutcome, Outcome};
 
 fn op(
     name: &str,
@@ -63,6 +63,23 @@ deletefile1          365066ops    36507ops/s   0.0mb/s   40.742ms/op [0.002ms - 
 11.147: IO Summary: 730126 ops 73012.600 ops/s 36505/1 rd/wr 577.5mb/s 20.374ms/op
 ";
     assert_eq!(text(&run, &Options { clock_seconds: 11.147, lathist: false }), expected);
+}
+
+#[test]
+fn an_operation_of_a_shorter_part_divides_by_its_parts_seconds() {
+    let mut run = outcome(
+        10.0,
+        vec![
+            op("late", OpClass::Io, Direction::Read, 500, 500 << 20, &[1_000]),
+            op("whole", OpClass::Io, Direction::Read, 500, 500 << 20, &[1_000]),
+        ],
+    );
+    run.metrics.push(Metric::duration("late/seconds", 2.0));
+    let text = text(&run, &Options::default());
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line("late").contains(" 250ops/s 250.0mb/s"), "{text}");
+    assert!(line("whole").contains(" 50ops/s  50.0mb/s"), "{text}");
+    assert!(text.contains("IO Summary:  1000 ops 100.000 ops/s"), "{text}");
 }
 
 #[test]

@@ -244,6 +244,23 @@ fn a_rate_beyond_the_machines_memory_carries_a_doubt() {
 }
 
 #[test]
+fn a_part_beyond_the_machines_memory_carries_a_doubt() {
+    let mut run = fixture::run();
+    let trial = run.trials.iter_mut().find(|trial| trial.cell == 0 && trial.status.is_done()).unwrap();
+    let outcome = trial.outcome.as_mut().unwrap();
+    let all = outcome.io_bytes() as f64 / outcome.measured_seconds;
+    let op = outcome.ops.iter().find(|op| op.name == "readfile4").unwrap();
+    // all of its bytes in so short a part that they are twice as fast as memory
+    let most = all * 2.0;
+    outcome.metrics.push(stats::Metric::duration("readfile4/seconds", op.bytes as f64 / (2.0 * most)));
+    trial.environment.as_mut().unwrap().load.copied_bytes_per_second = Some(most as u64);
+    let all = notices(&View::new(&run));
+    let found: Vec<_> = all.iter().filter(|one| one.text.contains("copies in memory")).collect();
+    assert_eq!(found.len(), 1, "{all:#?}");
+    assert!(found[0].kind == Kind::Doubt && found[0].text.starts_with("readfile4: "), "{found:?}");
+}
+
+#[test]
 fn figures_from_before_a_correction_carry_a_doubt() {
     let mut run = fixture::run();
     run.study = "stacks = ['ext4']\n[[workload]]\napp = 'tpcc'\n".into();

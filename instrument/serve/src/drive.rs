@@ -6,6 +6,7 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use stats::metric::names;
@@ -163,25 +164,56 @@ pub struct DriveOutcome<E> {
     pub failed: Option<E>,
 }
 
+/// A moment of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The measured interval begins: the warm-up has ended, or, without one, the first transaction is about to begin.
+    Begin,
+    /// The last transaction has ended.
+    End,
+}
+
+/// Whoever asked for a run: when it is to end early, and who hears of its measured interval. What only ends a run is one as well.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    /// Whether to end.
+    pub stopped: &'a (dyn Fn() -> bool + Sync),
+    /// Hears, in the caller's thread, when the measured interval begins and when the last operation has ended. The interval of a
+    /// run that ends in its warm-up does not begin.
+    pub moment: &'a dyn Fn(Moment),
+}
+
+impl<'a, S: Fn() -> bool + Sync> From<&'a S> for Caller<'a> {
+    fn from(stopped: &'a S) -> Self {
+        Caller { stopped, moment: &|_| {} }
+    }
+}
+
 /// Runs the terminals to the end of the interval, until `stopped`, or until one meets an error that is no conflict.
-pub fn drive<T: Terminal>(
+pub fn drive<'a, T: Terminal>(
     kinds: &[Kind],
     terminals: Vec<T>,
     pace: &Pace,
-    stopped: &(dyn Fn() -> bool + Sync),
+    caller: impl Into<Caller<'a>>,
 ) -> DriveOutcome<T::Error> {
     let run = |mut terminal: T, clock: &Clock<'_>| clock.run(&mut terminal, kinds.len());
-    drive_with(kinds, terminals, pace, stopped, run)
+    drive_with(kinds, terminals, pace, caller, run)
 }
 
 /// Runs each part on a thread of its own; a part takes what is due from the clock, and counts itself.
-pub fn drive_with<P: Send, E: Failure>(
+pub fn drive_with<'a, P: Send, E: Failure>(
     kinds: &[Kind],
     parts: Vec<P>,
     pace: &Pace,
-    stopped: &(dyn Fn() -> bool + Sync),
+    caller: impl Into<Caller<'a>>,
     run: impl Fn(P, &Clock<'_>) -> (Counts, Option<E>) + Sync,
 ) -> DriveOutcome<E> {
+    let Caller { stopped, moment } = caller.into();
+    let is_warm = pace.warmup_seconds > 0.0;
+    if !is_warm {
+        // whoever hears it takes time that no operation waits for
+        moment(Moment::Begin);
+    }
     let start = Instant::now();
     let begin = start + Duration::from_secs_f64(pace.warmup_seconds);
     let end = begin + Duration::from_secs_f64(pace.seconds);
@@ -196,21 +228,31 @@ pub fn drive_with<P: Send, E: Failure>(
     };
     let mut results = Vec::new();
     std::thread::scope(|scope| {
+        // each part holds an end of it for as long as it runs: a wait for it ends with the last one
+        let (runs, all_ended) = channel::<()>();
         let running: Vec<_> = parts
             .into_iter()
             .map(|part| {
-                let (clock, run) = (&clock, &run);
+                let (clock, run, runs) = (&clock, &run, runs.clone());
                 scope.spawn(move || {
+                    let _runs = runs;
                     wake_on_time();
                     run(part, clock)
                 })
             })
             .collect();
+        drop(runs);
+        let warmup = begin.saturating_duration_since(Instant::now());
+        // what is counted of the machine and of servers is that of the measured interval, as operations are
+        if is_warm && all_ended.recv_timeout(warmup) == Err(RecvTimeoutError::Timeout) {
+            moment(Moment::Begin);
+        }
         for thread in running {
             results.push(thread.join());
         }
     });
     let ended = Instant::now();
+    moment(Moment::End);
     let mut all = Counts::new(kinds.len());
     let mut failed = None;
     let mut lengths = Vec::new();
@@ -649,6 +691,30 @@ mod tests {
             "rates are divided by the time until the last operation ended"
         );
         assert!(outcome.io_ops_by_second().len() <= 1, "no second past the interval is in the series");
+    }
+
+    #[test]
+    fn the_interval_is_told_when_the_warm_up_has_ended() {
+        let pace = Pace { warmup_seconds: 0.2, seconds: 0.1, rate: None };
+        let (start, told) = (Instant::now(), std::cell::RefCell::new(Vec::new()));
+        let tell = |moment| told.borrow_mut().push((moment, start.elapsed()));
+        let caller = Caller { stopped: &|| false, moment: &tell };
+        let slow = || Slow(Duration::from_millis(1));
+        assert!(drive(&KINDS[..1], vec![slow(), slow()], &pace, caller).failed.is_none());
+        let told = told.take();
+        assert_eq!(told.iter().map(|(moment, _)| *moment).collect::<Vec<_>>(), [Moment::Begin, Moment::End]);
+        assert!(told[0].1 >= Duration::from_millis(200), "the warm-up is no part of it: {told:?}");
+        assert!(told[1].1 >= Duration::from_millis(300), "{told:?}");
+    }
+
+    #[test]
+    fn a_run_that_ends_in_its_warm_up_waits_for_no_interval() {
+        let pace = Pace { warmup_seconds: 3600.0, seconds: 1.0, rate: None };
+        let told = std::cell::RefCell::new(Vec::new());
+        let caller = Caller { stopped: &|| false, moment: &|moment| told.borrow_mut().push(moment) };
+        let fake = || Fake { number: 0, conflicts: 0, left: 0, fails_at: 5 };
+        assert_eq!(drive(&KINDS, vec![fake(), fake()], &pace, caller).failed, Some(Fault::Gone));
+        assert_eq!(told.take(), [Moment::End]);
     }
 
     /// Ten calls of three operations each.

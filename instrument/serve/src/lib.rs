@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`process`] | the processes of a server: found, started, ended, killed, what is left of them |
 //! | [`drive`] | terminals: closed and open loop, counts and latencies |
-//! | [`place`] | where a load runs, and who hears of it |
+//! | [`place`] | where a load runs, and who hears of it; what a server used |
 //! | [`error`] | what can go wrong |
 
 pub mod drive;
@@ -12,5 +12,6 @@ pub mod error;
 pub mod place;
 pub mod process;
 
+pub use drive::Moment;
 pub use error::ServeError;
-pub use place::{LoadSite, Moment};
+pub use place::{LoadSite, UsedSeconds};

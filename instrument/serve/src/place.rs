@@ -1,9 +1,12 @@
 //! Where a load runs, and who hears of it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use camino::Utf8Path;
 use journal::Journal;
+
+use crate::drive::{Caller, Moment};
 
 /// Where a load runs, and who hears of it.
 pub struct LoadSite<'a> {
@@ -19,15 +22,35 @@ pub struct LoadSite<'a> {
     pub stopped: &'a (dyn Fn() -> bool + Sync),
     /// Hears what happens, in a line.
     pub tell: &'a dyn Fn(&str),
-    /// Hears when the transactions begin and when they have ended: nothing else happens in between.
+    /// Hears when the measured interval begins and when its last transaction has ended: nothing else happens in between.
     pub moment: &'a dyn Fn(Moment),
 }
 
-/// A moment of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    /// The first transaction is about to begin.
-    Begin,
-    /// The last one has ended.
-    End,
+impl<'a> LoadSite<'a> {
+    /// Who ends a run here, and hears of its measured interval.
+    pub fn caller(&self) -> Caller<'a> {
+        Caller { stopped: self.stopped, moment: self.moment }
+    }
+}
+
+/// Processor seconds that a server used in the measured interval.
+#[derive(Debug, Default)]
+pub struct UsedSeconds {
+    begin: Cell<Option<f64>>,
+    end: Cell<Option<f64>>,
+}
+
+impl UsedSeconds {
+    /// What it had used at a moment; none: it is not known.
+    pub fn at(&self, moment: Moment, seconds: Option<f64>) {
+        match moment {
+            Moment::Begin => self.begin.set(seconds),
+            Moment::End => self.end.set(seconds),
+        }
+    }
+
+    /// What it used between both, if both are known.
+    pub fn seconds(&self) -> Option<f64> {
+        Some(self.end.get()? - self.begin.get()?)
+    }
 }

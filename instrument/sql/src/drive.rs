@@ -2,7 +2,7 @@
 
 use crate::db::DbError;
 
-pub use serve::drive::{Failure, Kind, Pace, Terminal, TransactionEnd, by_five_seconds, drive};
+pub use serve::drive::{Caller, Failure, Kind, Pace, Terminal, TransactionEnd, by_five_seconds, drive};
 
 /// A terminal of any load.
 pub type AnyTerminal<'a> = Box<dyn Terminal<Error = DbError> + 'a>;

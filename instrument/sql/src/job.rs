@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use camino::{Utf8Path, Utf8PathBuf};
+use serve::UsedSeconds;
 pub use serve::{LoadSite, Moment};
 use stats::metric::{Metric, names};
 use stats::{Ended, Outcome};
 
 use crate::db::{Address, Connection, DbError};
-use crate::drive::{self, AnyTerminal, Kind, Pace};
+use crate::drive::{self, AnyTerminal, Caller, Kind, Pace};
 use crate::engine::Engine;
 use crate::random::Random;
 use crate::server::{self, Flush, Server, Settings};
@@ -296,16 +297,19 @@ impl Job {
         let made = self.terminals(&|| host.connect(), seeds, None);
         let terminals = made.map_err(|error| host.judge("connecting terminals", error))?;
         (place.tell)("running transactions");
-        let before = cpu_seconds(&host);
-        (place.moment)(Moment::Begin);
-        let driven = drive::drive(&self.what.kinds(), terminals, pace, place.stopped);
-        (place.moment)(Moment::End);
-        let used = cpu_seconds(&host).zip(before).map(|(after, before)| after - before);
+        let used = UsedSeconds::default();
+        let moment = |moment| {
+            used.at(moment, cpu_seconds(&host));
+            (place.moment)(moment);
+        };
+        let caller = Caller { stopped: place.stopped, moment: &moment };
+        let driven = drive::drive(&self.what.kinds(), terminals, pace, caller);
         if let Some(error) = driven.failed {
             return Err(host.judge("running transactions", error));
         }
         let mut outcome = driven.outcome;
-        let server_seconds = used.map(|value| Metric::machine(names::SERVER_CPU_SECONDS, "s", value));
+        let server_seconds =
+            used.seconds().map(|value| Metric::machine(names::SERVER_CPU_SECONDS, "s", value));
         outcome.metrics.extend(server_seconds);
         let settings: Vec<String> = told.iter().map(|(name, value)| format!("{name}={value}")).collect();
         outcome.notes.push(format!("{}: {}", self.engine, settings.join(", ")));

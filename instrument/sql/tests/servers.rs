@@ -1,15 +1,16 @@
 //! Private servers with real loads on them. Everything is in a temporary directory.
 
+use std::cell::Cell;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
 use needs::needs;
 use sql::drive::Pace;
-use sql::job::{LoadSite, Seeds};
+use sql::job::{LoadSite, Moment, Seeds};
 use sql::random::Distribution;
 use sql::sysbench::{Mix, Oltp};
 use sql::tpcc::{Ledger, Size, conditions};
@@ -186,6 +187,28 @@ fn myrocks_runs_every_mix() {
 fn postgres_runs_every_mix() {
     needs!(Postgres);
     runs_every_mix(Engine::Postgres);
+}
+
+#[test]
+fn counters_are_those_of_the_measured_interval() {
+    needs!(Postgres);
+    let bench = Bench::new();
+    let oltp = Oltp { mix: Mix::PointSelect, tables: 1, rows: 1000, distribution: Distribution::Uniform };
+    let job = job(What::Oltp(oltp), Engine::Postgres);
+    job.fill(&bench.place()).unwrap();
+    let (start, begun) = (Cell::new(None), Cell::new(None));
+    let place = LoadSite {
+        tell: &|line| start.set((line == "running transactions").then(Instant::now).or(start.get())),
+        moment: &|moment| {
+            if moment == Moment::Begin {
+                begun.set(start.get().map(|start| start.elapsed()));
+            }
+        },
+        ..bench.place()
+    };
+    let outcome = job.measure(&Pace { warmup_seconds: 1.0, ..pace(0.5) }, &place).unwrap();
+    assert!(begun.get().unwrap() >= Duration::from_secs(1), "begun after {:?}", begun.get());
+    assert!(outcome.metrics.iter().any(|metric| metric.name == "server_cpu_seconds"), "{outcome:?}");
 }
 
 #[test]

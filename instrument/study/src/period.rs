@@ -67,6 +67,9 @@ pub struct PeriodOp {
     pub ops: u64,
     /// Bytes moved.
     pub bytes: u64,
+    /// Seconds that its rates divide by, when they are not the period's: of a load of several parts those of its part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     /// Operations that the three service times below are of.
     pub timed: u64,
     /// Mean service time in nanoseconds; `None`: nothing was timed.
@@ -103,19 +106,21 @@ impl ScriptExtras {
 impl Period {
     /// The figures of an outcome that ended at `at_seconds`, with or without latency counters.
     pub fn of(at_seconds: f64, outcome: &Outcome, latency_counters: bool) -> Period {
-        let ops = outcome.ops.iter().map(|op| PeriodOp::of(op, latency_counters)).collect();
+        let ops = outcome.ops.iter().map(|op| PeriodOp::of(outcome, op, latency_counters)).collect();
         Period { at_seconds, seconds: outcome.measured_seconds, ops }
     }
 }
 
 impl PeriodOp {
-    fn of(op: &OpOutcome, latency_counters: bool) -> PeriodOp {
+    fn of(outcome: &Outcome, op: &OpOutcome, latency_counters: bool) -> PeriodOp {
+        let seconds = outcome.op_seconds(op);
         PeriodOp {
             name: op.name.clone(),
             io: matches!(op.class, OpClass::Io | OpClass::Aio),
             direction: op.direction,
             ops: op.ops,
             bytes: op.bytes,
+            seconds: (seconds != outcome.measured_seconds).then_some(seconds),
             timed: op.service.count(),
             mean_ns: op.service.mean(),
             min_ns: op.service.min(),

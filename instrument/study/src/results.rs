@@ -11,9 +11,9 @@ use crate::shard::{Shard, ShardOrigin};
 
 pub use crate::period::{Period, PeriodOp, RankPart, ScriptExtras};
 
-/// Version of the serialised form of these types, and of what their figures mean: 2 is measured with the corrections of
-/// `analysis::corrections`.
-pub const VERSION: u32 = 2;
+/// Version of the serialised form of these types, and of what their figures mean: 2 and 3 are measured with the corrections
+/// of `analysis::corrections`, 2 without the last one.
+pub const VERSION: u32 = 3;
 
 /// One execution of a study (whole, or the part that has run so far).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use camino::Utf8Path;
-use cluster::Clock;
+use cluster::{Clock, balance};
 use container::inside::{PROGRAM, SHARED};
 use container::{ContainerError, ContainerSpec, Crowd, Runtime, SharedSettings};
 use engine::options::RunOptions;
@@ -232,15 +232,9 @@ impl Containers {
         let last = passed.iter().copied().max().unwrap_or(first);
         let seconds = |ns: i64| ns as f64 / 1e9;
         let worked = outcomes.iter().enumerate().filter(|(_, outcome)| share::had_work(outcome));
-        let mut rates: Vec<(f64, usize)> =
-            worked.map(|(at, outcome)| (outcome.io_ops_per_second(), at)).collect();
-        if rates.is_empty() {
-            rates.push((0.0, 0));
-        }
+        let rates = worked.map(|(at, outcome)| (outcome.io_ops_per_second(), at)).collect();
+        let Rates { slowest, median, fastest } = Rates::of(rates);
         let mut whole = parallel::combine(outcomes)?;
-        rates.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let (slowest, fastest) = (*rates.first()?, *rates.last()?);
-        let median = rates[rates.len() / 2].0;
         let peak = (0..number).filter_map(|at| self.crowd.memory(at).0).max();
         let skew = seconds(last - first);
         whole.metrics.extend([
@@ -272,9 +266,36 @@ impl Containers {
     }
 }
 
+/// How equal containers were, by operations a second; the slowest and the fastest with their numbers.
+#[derive(Debug, Default, PartialEq)]
+struct Rates {
+    slowest: (f64, usize),
+    median: f64,
+    fastest: (f64, usize),
+}
+
+impl Rates {
+    /// Of containers that had work: rates and numbers.
+    fn of(mut rates: Vec<(f64, usize)>) -> Rates {
+        rates.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (Some(&slowest), Some(&fastest)) = (rates.first(), rates.last()) else { return Rates::default() };
+        let values: Vec<f64> = rates.iter().map(|(rate, _)| *rate).collect();
+        Rates { slowest, median: balance::median(&values), fastest }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_of_containers_lies_between_the_two_in_the_middle() {
+        let of = |rates: &[f64]| Rates::of(rates.iter().copied().zip(0..).collect());
+        let two = of(&[200.0, 100.0]);
+        assert_eq!(two, Rates { slowest: (100.0, 1), median: 150.0, fastest: (200.0, 0) });
+        assert_eq!((of(&[3.0, 1.0, 2.0]).median, of(&[4.0, 1.0, 2.0, 8.0]).median), (2.0, 3.0));
+        assert_eq!(of(&[]), Rates::default(), "no container had work");
+    }
 
     #[test]
     fn containers_together_do_as_many_operations_as_were_asked_for() {

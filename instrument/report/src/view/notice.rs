@@ -1,9 +1,9 @@
 //! What a reader must know beside the figures.
 
-use stats::Outcome;
 use stats::metric::names;
 use stats::outcome::Ended;
 use stats::steady::{self, ChangePoint, SteadyRule};
+use stats::{OpOutcome, Outcome};
 use study::results::{Status, Trial};
 
 use super::{CellState, GridPoint, Stack, View, facts, flowop};
@@ -225,16 +225,24 @@ fn stopped(point: &GridPoint<'_>) -> Option<(String, &'static str)> {
     Some((text, "run it again and leave it running"))
 }
 
-/// Trials that moved more bytes than the machine copies in its memory.
+/// Trials that moved more bytes than the machine copies in its memory: all of it, or an operation in the seconds of its part.
 fn implausible(point: &GridPoint<'_>) -> Option<(String, &'static str)> {
     let excess = |(trial, outcome): (&Trial, &Outcome)| {
         let most = trial.environment.as_ref()?.load.copied_bytes_per_second? as f64;
-        let moved = outcome.io_bytes() as f64 / outcome.measured_seconds;
-        (moved.is_finite() && moved > most).then_some((moved, most))
+        let whole = (outcome.io_bytes() as f64 / outcome.measured_seconds, String::new());
+        let part = |op: &OpOutcome| (op.bytes as f64 / outcome.op_seconds(op), format!("{}: ", op.name));
+        let beyond = |(moved, _): &(f64, String)| moved.is_finite() && *moved > most;
+        // what all of it did says more than what an operation of it did
+        let moved = Some(whole).filter(beyond).or_else(|| {
+            let parts = outcome.io().map(part).filter(beyond);
+            parts.max_by(|one, other| one.0.total_cmp(&other.0))
+        });
+        moved.map(|(moved, of)| (moved, of, most))
     };
-    let (moved, most) = point.results().filter_map(excess).max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let (moved, of, most) =
+        point.results().filter_map(excess).max_by(|one, other| one.0.total_cmp(&other.0))?;
     let text = format!(
-        "{} MiB/s are more than the {} MiB/s that this machine copies in memory: its data were in the processors' caches, or its bytes \
+        "{of}{} MiB/s are more than the {} MiB/s that this machine copies in memory: its data were in the processors' caches, or its bytes \
          were not touched",
         format::mebibytes(moved),
         format::mebibytes(most)
