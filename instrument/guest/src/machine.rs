@@ -22,6 +22,8 @@ use crate::{GuestError, QEMU, wire};
 const PORT_DESCRIPTOR: i32 = 3;
 /// Lines of the console that an error shows.
 const TAIL_LINES: usize = 6;
+/// Lines of a failing kernel that are shown: its registers, and most of the calls that led there.
+const PANIC_LINES: usize = 48;
 /// How long a guest that was told to end may take.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -131,7 +133,7 @@ impl Machine {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// An error that says `why`, with the last lines of console and QEMU.
+    /// An error that says `why`, with what console and QEMU said last, or where the guest's kernel began to fail.
     pub fn ended(&self, why: &str) -> GuestError {
         let text =
             |path: &Utf8Path| std::fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -139,8 +141,7 @@ impl Machine {
         for path in [&self.console, &self.messages] {
             let text = text(path).unwrap_or_default();
             let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-            let from = lines.len().saturating_sub(TAIL_LINES);
-            lines[from..].iter().for_each(|line| {
+            telling(&lines).iter().for_each(|line| {
                 tail.push_str("\n  ");
                 tail.extend(line.chars().filter(|c| !c.is_control()));
             });
@@ -166,6 +167,16 @@ impl Drop for Machine {
         if let Err(error) = self.journal.forget(self.entry) {
             tracing::warn!("the guest's entry in the journal: {error}");
         }
+    }
+}
+
+/// The lines that tell most of an end: from where a kernel begins to say that it fails, else the last ones.
+fn telling<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
+    const FAILS: [&str; 4] = ["BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
+    let fails = lines.iter().position(|line| FAILS.iter().any(|begin| line.contains(begin)));
+    match fails {
+        Some(at) => &lines[at..lines.len().min(at + PANIC_LINES)],
+        None => &lines[lines.len().saturating_sub(TAIL_LINES)..],
     }
 }
 
@@ -208,4 +219,20 @@ fn listen(port: UnixStream) -> Receiver<String> {
         tracing::warn!("the guest's listener: {error}");
     }
     heard
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_kernel_that_failed_the_begin_is_told_and_of_others_the_end() {
+        let quiet: Vec<String> = (0..100).map(|n| format!("[{n}] line")).collect();
+        let mut lines: Vec<&str> = quiet.iter().map(String::as_str).collect();
+        assert_eq!(telling(&lines), &lines[100 - TAIL_LINES..]);
+        lines[30] = "[30] BUG: kernel NULL pointer dereference, address: 0000000000000000";
+        lines[99] = "[99] Kernel panic - not syncing: Fatal exception in interrupt";
+        assert_eq!(telling(&lines), &lines[30..30 + PANIC_LINES]);
+        assert!(telling(&[]).is_empty());
+    }
 }
