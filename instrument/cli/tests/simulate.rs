@@ -110,7 +110,7 @@ fn bad_input_is_told_with_what_is_right() {
         (&["varmail", "--containers", "0"][..], "containers = `0`: a whole number from 1"),
         (&["varmail", "--stack", "ext5"], "unknown stack `ext5`; known are ext4,"),
         (&["varmail", "--device", "990pro"], "no profile named `990pro`; there are"),
-        (&["bad.txt"], "bad.txt:2: `Flush` uses handle 8, which no line has opened; open it before"),
+        (&["bad.txt"], "bad.txt:2: `Flush` uses handle 8, which is not open; open it before"),
         (&["missing.f"], "there is no file missing.f; a workload is a script"),
         (&["aio.f"], "flowop hog (hog): it spends real processor time"),
         (&["varmail", "--set", "n=1"], "only scripts (*.f) have variables"),
