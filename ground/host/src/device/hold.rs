@@ -99,7 +99,7 @@ fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<H
     // after all were asked: who has a whole device is in the way of whoever asks for a partition of it
     let is_whole =
         |other: &&Subject| other.name.as_ref().is_some_and(|name| block::disk_name(host, name) == *name);
-    for other in others.iter().filter(is_whole) {
+    for other in others.iter().filter(|other| !is_block && is_whole(other)) {
         match claim_other(other) {
             Ok(None) => return Ok(Err(InUse(other.path.clone().into()))),
             claimed => held.extend(claimed.ok().flatten()),
