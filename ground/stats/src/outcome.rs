@@ -103,6 +103,32 @@ pub struct OpOutcome {
     pub over_time: Option<OverTime>,
 }
 
+impl OpOutcome {
+    /// A flowop that has done nothing.
+    pub fn new(
+        name: impl Into<String>,
+        kind: impl Into<String>,
+        class: OpClass,
+        direction: Direction,
+    ) -> OpOutcome {
+        OpOutcome {
+            name: name.into(),
+            kind: kind.into(),
+            class,
+            direction,
+            ops: 0,
+            bytes: 0,
+            errors: 0,
+            starved: 0,
+            service: Histogram::new(),
+            intended: None,
+            ops_per_second: Vec::new(),
+            bytes_per_second: Vec::new(),
+            over_time: None,
+        }
+    }
+}
+
 impl Outcome {
     /// Operations of the classes that Filebench's I/O summary counts.
     pub fn io_ops(&self) -> u64 {

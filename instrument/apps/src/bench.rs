@@ -290,19 +290,12 @@ impl<'a> Bench<'a> {
         self.metrics.extend(grown.into_iter().map(|metric| metric.of_part(column)));
         self.seconds += seconds;
         self.ops.push(OpOutcome {
-            name: column.to_string(),
-            kind: section.kind.to_string(),
-            class: OpClass::Io,
-            direction: section.direction,
             ops: tally.ops,
             bytes: tally.bytes,
-            errors: 0,
-            starved: 0,
             service: tally.service.clone(),
-            intended: None,
             ops_per_second: tally.ops_by_second.clone(),
             bytes_per_second: tally.bytes_by_second.clone(),
-            over_time: None,
+            ..OpOutcome::new(column, section.kind, OpClass::Io, section.direction)
         });
         Ok(SectionTime { seconds, synced_seconds })
     }

@@ -5,7 +5,7 @@ use analysis::judge;
 use report::evaluation::{artifact, explain, figure, notes, parts};
 use report::terminal::{self, Style};
 use stats::compleat::Compleat;
-use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome, Thresholds};
+use stats::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome, Thresholds};
 use study::embedded::EmbeddedStudy;
 use study::plan;
 use study::results::{Answer, Judgement, Run, Status, Trial};
@@ -96,21 +96,7 @@ fn run(study: &Study, value: Value, more: fn(&str, &str, f64) -> Vec<(String, f6
 
 /// What a personality did, ten operations for each unit of the value.
 fn ops(value: f64) -> OpOutcome {
-    OpOutcome {
-        name: "op".into(),
-        kind: "read".into(),
-        class: OpClass::Io,
-        direction: Direction::Read,
-        ops: (value * 10.0) as u64,
-        bytes: 0,
-        errors: 0,
-        starved: 0,
-        service: Histogram::new(),
-        intended: None,
-        ops_per_second: vec![],
-        bytes_per_second: vec![],
-        over_time: None,
-    }
+    OpOutcome { ops: (value * 10.0) as u64, ..OpOutcome::new("op", "read", OpClass::Io, Direction::Read) }
 }
 
 fn betrfs(columns: &str, value: Value) -> Run {

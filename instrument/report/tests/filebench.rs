@@ -16,19 +16,10 @@ fn op(
     latencies_ns: &[u64],
 ) -> OpOutcome {
     OpOutcome {
-        name: name.into(),
-        kind: name.trim_end_matches(|c: char| c.is_ascii_digit()).into(),
-        class,
-        direction,
         ops,
         bytes,
-        errors: 0,
-        starved: 0,
         service: latencies_ns.iter().copied().collect(),
-        intended: None,
-        ops_per_second: Vec::new(),
-        bytes_per_second: Vec::new(),
-        over_time: None,
+        ..OpOutcome::new(name, name.trim_end_matches(|c: char| c.is_ascii_digit()), class, direction)
     }
 }
 

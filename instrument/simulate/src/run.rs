@@ -273,19 +273,9 @@ fn program(
     report.judge(job, &sim);
     let mut outcome = empty(report.seconds(), length.warmup as f64 / 1e9);
     let operation = |name: &str, class, ops, service| OpOutcome {
-        name: name.into(),
-        kind: name.into(),
-        class,
-        direction: Direction::Write,
         ops,
-        bytes: 0,
-        errors: 0,
-        starved: 0,
         service,
-        intended: None,
-        ops_per_second: Vec::new(),
-        bytes_per_second: Vec::new(),
-        over_time: None,
+        ..OpOutcome::new(name, name, class, Direction::Write)
     };
     // what the program counts has no time of its own; its sync calls have
     let counted = if name == "sysbench" { "transaction" } else { "operation" };

@@ -38,19 +38,11 @@ fn trial(run: &Run, cell: u32, status: Status) -> Trial {
     let latency_ns = if rate.is_some_and(|rate| rate > CAPACITY) { 1_000_000_000 } else { 1_000_000 };
     let values: Histogram = std::iter::repeat_n(latency_ns, 10 * done as usize).collect();
     let op = OpOutcome {
-        name: "read".into(),
-        kind: "read".into(),
-        class: OpClass::Io,
-        direction: Direction::Read,
         ops: 10 * done as u64,
-        bytes: 0,
-        errors: 0,
-        starved: 0,
         service: values.clone(),
         intended: rate.map(|_| values),
         ops_per_second: vec![done as u64; 10],
-        bytes_per_second: Vec::new(),
-        over_time: None,
+        ..OpOutcome::new("read", "read", OpClass::Io, Direction::Read)
     };
     let outcome = Outcome {
         measured_seconds: 10.0,

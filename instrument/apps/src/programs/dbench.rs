@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use stats::{Direction, Histogram, OpClass, OpOutcome};
+use stats::{Direction, OpClass, OpOutcome};
 
 use super::run::program;
 use crate::{AppError, Bench, Load, LoadSite, Parameters};
@@ -108,21 +108,7 @@ impl DbenchRow {
             "WriteX" => Direction::Write,
             _ => Direction::Neither,
         };
-        OpOutcome {
-            name: self.name,
-            kind: "dbench".into(),
-            class: OpClass::Io,
-            direction,
-            ops: self.count,
-            bytes: 0,
-            errors: 0,
-            starved: 0,
-            service: Histogram::new(),
-            intended: None,
-            ops_per_second: Vec::new(),
-            bytes_per_second: Vec::new(),
-            over_time: None,
-        }
+        OpOutcome { ops: self.count, ..OpOutcome::new(self.name, "dbench", OpClass::Io, direction) }
     }
 }
 

@@ -233,19 +233,9 @@ impl SysbenchReport {
 
     fn outcome(self) -> OpOutcome {
         OpOutcome {
-            name: "transaction".into(),
-            kind: "sysbench".into(),
-            class: OpClass::Io,
-            direction: Direction::Write,
             ops: self.transactions,
-            bytes: 0,
-            errors: 0,
-            starved: 0,
             service: self.latencies,
-            intended: None,
-            ops_per_second: Vec::new(),
-            bytes_per_second: Vec::new(),
-            over_time: None,
+            ..OpOutcome::new("transaction", "sysbench", OpClass::Io, Direction::Write)
         }
     }
 }

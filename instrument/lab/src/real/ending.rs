@@ -108,26 +108,12 @@ fn nothing_measured(outcome: &Outcome) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use stats::metric::Metric;
-    use stats::{Direction, Histogram, OpClass, OpOutcome};
+    use stats::{Direction, OpClass, OpOutcome};
 
     use super::*;
 
     fn outcome(ops: u64, ended: Ended) -> Outcome {
-        let op = OpOutcome {
-            name: "a".into(),
-            kind: "read".into(),
-            class: OpClass::Io,
-            direction: Direction::Read,
-            ops,
-            bytes: 0,
-            errors: 0,
-            starved: 0,
-            service: Histogram::new(),
-            intended: None,
-            ops_per_second: Vec::new(),
-            bytes_per_second: Vec::new(),
-            over_time: None,
-        };
+        let op = OpOutcome { ops, ..OpOutcome::new("a", "read", OpClass::Io, Direction::Read) };
         Outcome {
             measured_seconds: 2.0,
             warmup_seconds: 3.0,

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use journal::Cgroup;
-use stats::Histogram;
 use stats::outcome::{Direction, Ended, OpClass, OpOutcome, Outcome};
 use study::results::Status;
 
@@ -273,19 +272,8 @@ fn outcome(name: String, operations: u64, seconds: f64) -> Outcome {
         warmup_seconds: 0.0,
         ended: Ended::OpsReached,
         ops: vec![OpOutcome {
-            name,
-            kind: "slice".into(),
-            class: OpClass::Io,
-            direction: Direction::Neither,
             ops: operations,
-            bytes: 0,
-            errors: 0,
-            starved: 0,
-            service: Histogram::new(),
-            intended: None,
-            ops_per_second: Vec::new(),
-            bytes_per_second: Vec::new(),
-            over_time: None,
+            ..OpOutcome::new(name, "slice", OpClass::Io, Direction::Neither)
         }],
         metrics: Vec::new(),
         notes: Vec::new(),
