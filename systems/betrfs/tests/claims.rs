@@ -155,6 +155,38 @@ fn mkfs_does_not_get_an_idle_loop_device_of_an_image_that_is_open() {
     assert!(check_device(&file, false).unwrap().is_clean());
 }
 
+/// Its partition shows the image as well.
+#[test]
+fn mkfs_does_not_get_an_idle_partition_of_an_image_that_is_open() {
+    needs!(Root, Loop, Ext4);
+    let dir = tempfile::tempdir().unwrap();
+    let file = image(dir.path());
+    let device = LoopDevice::attach(&file, &[]);
+    let partition = device.add_partition(1, 1 << 20);
+    let opened = betrfs::mount::open(&file, &MountOptions::default()).unwrap();
+    for path in [&*partition, device.path()] {
+        let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(path).output().unwrap();
+        assert!(!made.status.success(), "{}: the store is overwritten", path.display());
+    }
+    drop(opened);
+    assert!(check_device(&file, false).unwrap().is_clean());
+}
+
+#[test]
+fn partitions_of_a_file_that_a_second_device_shows_are_claimed_side_by_side() {
+    needs!(Root, Loop);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("disk");
+    std::fs::File::create(&file).unwrap().set_len(IMAGE_BYTES).unwrap();
+    let device = LoopDevice::attach(&file, &[]);
+    let (one, two) = (device.add_partition(1, 1 << 20), device.add_partition(2, HALF_BYTES));
+    let second = LoopDevice::attach(&file, &[]);
+    let _both = (free(&one), free(&two));
+    for other in [&*one, &*two, second.path(), &*file] {
+        assert!(is_refused(other), "{}", other.display());
+    }
+}
+
 #[test]
 fn a_busy_mount_that_is_dropped_keeps_its_device_until_its_last_user_leaves() {
     needs!(Root, Mounts, Fuse);

@@ -5,12 +5,14 @@
 //! on these. So whoever holds one of them looks at the others, after he has it himself: of two that do so at once one at
 //! least sees the other.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use camino::Utf8PathBuf;
 use rustix::fs::{FileType, FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
@@ -96,13 +98,15 @@ fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<H
             Err(_) => {}
         }
     }
-    // after all were asked: who has a whole device is in the way of whoever asks for a partition of it
-    let is_whole =
-        |other: &&Subject| other.name.as_ref().is_some_and(|name| block::disk_name(host, name) == *name);
-    for other in others.iter().filter(|other| !is_block && is_whole(other)) {
-        match claim_other(other) {
-            Ok(None) => return Ok(Err(InUse(other.path.clone().into()))),
-            claimed => held.extend(claimed.ok().flatten()),
+    if !is_block {
+        // after all were asked: who has a whole device is in the way of whoever asks for a partition of it
+        let names = others.iter().filter_map(|other| other.name.as_deref());
+        for disk in names.map(|name| block::disk_name(host, name)).collect::<BTreeSet<_>>() {
+            let path = Utf8PathBuf::from(format!("/dev/{disk}"));
+            match claim_other(&Subject { path: path.clone(), name: Some(disk), id: None }) {
+                Ok(None) => return Ok(Err(InUse(path.into()))),
+                claimed => held.extend(claimed.ok().flatten()),
+            }
         }
     }
     Ok(Ok(Hold { file, _others: held }))
