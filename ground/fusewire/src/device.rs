@@ -8,6 +8,9 @@ use rustix::io::Errno;
 
 use crate::wire::OUT_HEADER_BYTES;
 
+/// A poll that does not wait.
+pub(crate) const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
 /// `FUSE_DEV_IOC_CLONE` of linux/fuse.h: `_IOR(229, 0, uint32_t)`.
 const IOC_CLONE: libc::Ioctl = 0x8004_e500_u32 as libc::Ioctl;
 
@@ -38,8 +41,7 @@ impl Device {
     /// Whether the kernel has ended the connection.
     pub(crate) fn has_ended(&self) -> bool {
         let mut polled = [PollFd::new(self, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+        poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
     }
 
     /// Answers a request. Nobody waits any more for one that cannot be answered.

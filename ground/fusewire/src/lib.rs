@@ -38,6 +38,7 @@ mod transport;
 pub mod uring;
 pub mod wire;
 
+pub use abort::AbortOnPanic;
 pub use notify::Notifier;
 pub use preemption_ticker::PreemptionTicker;
 pub use serve::{Answered, DeferredReply, FileSystem, Reply};

@@ -356,8 +356,8 @@ impl<F: FileSystem> Worker<F> {
 }
 
 /// Whether the kernel takes an entry back with this since the connection has ended. While it does, others come too
-/// ([`Device::has_ended`]). After anything else its queue would
-/// have an entry less, and with none its requests would wait for ever.
+/// ([`Device::has_ended`]). After anything else its queue would have an entry less, and with none its requests would wait
+/// for ever.
 fn is_end(errno: i32) -> bool {
     matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV)
 }
@@ -402,7 +402,7 @@ pub(crate) fn start<F: FileSystem>(
         let of = if share.is_used { queue.to_string() } else { "-rest".into() };
         let named = std::thread::Builder::new().name(format!("{name}-ring{of}"));
         running.push(named.spawn(move || {
-            let _guard = AbortOnPanic;
+            let _guard = AbortOnPanic::new();
             match Worker::new(common, share, parking) {
                 Ok(worker) => worker.run(&tell),
                 Err(error) => {

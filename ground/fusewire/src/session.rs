@@ -175,7 +175,7 @@ impl Session {
             let worker = Worker { device: own, fs: fs.clone(), duty: duty.clone(), request_bytes_max };
             let named = std::thread::Builder::new().name(format!("{}-{number}", config.name));
             threads.push(named.spawn(move || {
-                let _guard = AbortOnPanic;
+                let _guard = AbortOnPanic::new();
                 worker.run()
             })?);
         }

@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::device::NOW;
 
 /// So many quick requests in a row let a thread rest.
 const QUICK_RUN: usize = 16;
-const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 #[derive(Debug, Default)]
 struct ThrottleState {

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, mpsc};
@@ -11,12 +12,13 @@ use std::time::Duration;
 
 use fusewire::local::{self, MountPoint};
 use fusewire::wire::{Attr, Entry, Operation, Request};
-use fusewire::{Answered, DeferredReply, FileSystem, Reply, Transport, force_unmount};
+use fusewire::{AbortOnPanic, Answered, DeferredReply, FileSystem, Reply, Transport, force_unmount};
 use needs::{Case, Need};
 use rustix::mount::MountFlags;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 const DAEMON: &str = "panicking-daemon";
+const HOLDER: &str = "panicking-holder";
 /// Far more than anything takes, on the slowest machine: it ends what hangs.
 const DEADLINE: Duration = Duration::from_secs(600);
 /// The name whose lookup is answered by nobody, the one at which the thread panics, and the one after which no ring can be
@@ -109,8 +111,31 @@ fn daemon(dir: &Path, transport: &str, log: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A lock, for all that sees it.
+struct Held;
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        println!("given back");
+    }
+}
+
+fn a_thread_that_panics_gives_no_lock_back() {
+    let output = Command::new(std::env::current_exe().unwrap()).arg(HOLDER).output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("planted"), "the cause is lost: {said}");
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args == [HOLDER] {
+        let _guard = AbortOnPanic::new();
+        let _held = Held;
+        println!("held");
+        panic!("planted");
+    }
     if let [hidden, dir, transport, log] = &args[..]
         && hidden == DAEMON
     {
@@ -135,7 +160,10 @@ fn main() -> ExitCode {
         };
         Case::new(format!("{what}_ends_the_daemon_and_all_waiting::{}", transport.name()), needs, run)
     });
-    needs::run(env!("CARGO_PKG_NAME"), "panics", cases.into())
+    let mut cases = Vec::from(cases);
+    let run = || std::panic::catch_unwind(a_thread_that_panics_gives_no_lock_back).is_ok();
+    cases.push(Case::new("a_thread_that_panics_gives_no_lock_back", &[], run));
+    needs::run(env!("CARGO_PKG_NAME"), "panics", cases)
 }
 
 /// Taken away, whatever happens.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::Builder;
 
 use fusewire::wire::written_bytes;
-use fusewire::{Answered, DeferredReply, Notifier, Reply};
+use fusewire::{AbortOnPanic, Answered, DeferredReply, Notifier, Reply};
 
 use crate::error::Result;
 use crate::fs::{Fs, SeekResult, Whence};
@@ -130,6 +130,7 @@ impl Shared {
 
     /// Does errands; the first thread until the end, others while there are some.
     fn run(&self, first: bool) {
+        let _guard = AbortOnPanic::new();
         let _leaving = ThreadExitGuard(self);
         let mut errands = self.errands();
         loop {
@@ -150,7 +151,7 @@ impl Shared {
     }
 }
 
-/// A thread that ends, however it does.
+/// A thread that ends.
 struct ThreadExitGuard<'a>(&'a Shared);
 
 impl Drop for ThreadExitGuard<'_> {

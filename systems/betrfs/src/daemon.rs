@@ -99,7 +99,7 @@ impl ServedMount {
             let (fs, unmounter) = (Arc::downgrade(mounted.fs()), mounted.unmounter());
             std::thread::spawn(move || {
                 for signal in signals.forever() {
-                    let _ = fs.upgrade().map(|fs| fs.sync());
+                    let _ = fs.upgrade().map(|fs| fs.sync_without_report());
                     if signal != SIGHUP
                         && let Err(error) = unmounter.request()
                     {

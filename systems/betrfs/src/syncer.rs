@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use fusewire::wire::written_bytes;
-use fusewire::{Answered, DeferredReply, Reply};
+use fusewire::{AbortOnPanic, Answered, DeferredReply, Reply};
 
 use crate::error::Error;
 use crate::fs::Fs;
@@ -109,9 +109,13 @@ impl Syncer {
         let shared =
             Shared { fs, waiting: Mutex::default(), more: Condvar::new(), inline: AtomicUsize::new(0) };
         let shared = Arc::new(shared);
-        let run = shared.clone();
+        let shared_run = shared.clone();
+        let run = move || {
+            let _guard = AbortOnPanic::new();
+            shared_run.run();
+        };
         // Without a thread every sync is inline.
-        let thread = std::thread::Builder::new().name("betrfs-sync".into()).spawn(move || run.run()).ok();
+        let thread = std::thread::Builder::new().name("betrfs-sync".into()).spawn(run).ok();
         Syncer { shared, thread }
     }
 

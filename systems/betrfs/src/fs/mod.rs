@@ -245,18 +245,22 @@ impl Fs {
             self.save_unsaved();
             self.db.checkpoint()?;
         }
-        let unsaid = |node: Arc<Node>| {
-            let state = node.read();
-            let loss = state.loss.as_ref().filter(|loss| !state.dead && !loss.is_heard());
-            loss.map(|loss| loss.error())
-        };
-        // A sync of everything has said it of all files.
-        let is_said = self.lost.lock().unwrap_or_else(|e| e.into_inner()).is_none();
-        match self.nodes.all().into_iter().filter(|_| !is_said).find_map(unsaid) {
+        match self.unsaid_loss() {
             Some(error) => Err(error),
             None if self.unsaved.load(Ordering::Acquire) => Err(Error::NoSpace),
             None => Ok(()),
         }
+    }
+
+    /// What was lost of some file and nobody has heard.
+    fn unsaid_loss(&self) -> Option<Error> {
+        // A sync of everything has said it of all files.
+        self.lost.lock().unwrap_or_else(|e| e.into_inner()).as_ref()?;
+        self.nodes.all().into_iter().find_map(|node| {
+            let state = node.read();
+            let loss = state.loss.as_ref().filter(|loss| !state.dead && !loss.is_heard());
+            loss.map(|loss| loss.error())
+        })
     }
 
     /// The store below, for figures and checks.
@@ -275,15 +279,25 @@ impl Fs {
     /// [`Error::NoSpace`] if there is none for what is known of some inode; of data that were taken and are lost that or
     /// [`Error::DataLost`], once; the store's.
     pub fn sync(&self) -> Result<()> {
-        // Looked at before the batch has its number: what is saved later may be in a later batch.
-        let is_unsaved = self.save_unsaved();
-        let batch = self.ask_sync()?;
-        self.sync_to(batch)?;
+        let is_unsaved = self.sync_without_report()?;
         match self.lost.lock().unwrap_or_else(|e| e.into_inner()).take() {
             Some(cause) => Err(cause.error()),
             None if is_unsaved => Err(Error::NoSpace),
             None => Ok(()),
         }
+    }
+
+    /// As [`Fs::sync`], for somebody who tells nobody: what was lost is still to be said. Whether of some inode there is something
+    /// for which there was no space.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn sync_without_report(&self) -> Result<bool> {
+        // Looked at before the batch has its number: what is saved later may be in a later batch.
+        let is_unsaved = self.save_unsaved();
+        let batch = self.ask_sync()?;
+        self.sync_to(batch)?;
+        Ok(is_unsaved)
     }
 
     /// The first half of a sync, after which all that was written is in the store, but for what is lost: returns the

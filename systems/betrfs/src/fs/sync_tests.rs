@@ -706,6 +706,12 @@ fn a_write_counts_nothing_of_what_it_has_lost_itself() {
 fn what_was_lost_and_not_said_is_an_error_of_the_end() {
     let (_storage, fs, _) = lossy(None);
     assert!(matches!(fs.settle(), Err(Error::NoSpace)), "taken, and not written");
+    let (_storage, fs, _) = lossy(None);
+    fs.sync_without_report().expect("as a signal asks");
+    assert!(matches!(fs.settle(), Err(Error::NoSpace)), "a signal has no answer");
+    let (_storage, fs, _) = lossy(None);
+    assert!(fs.sync().is_err());
+    fs.settle().expect("all was said");
     let (_storage, fs, [log, _]) = lossy(None);
     assert!(fs.sync_of(log).is_err());
     fs.settle().expect("it was said");
