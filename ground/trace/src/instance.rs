@@ -233,8 +233,7 @@ fn remove(instance: &Path) {
 /// Removes instances whose process is gone, and private mounts of tracefs; what was removed. Without root or tracefs
 /// there are none.
 pub fn sweep() -> Vec<PathBuf> {
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let table = String::from_utf8_lossy(&table);
+    let table = mount_table();
     let mut removed = Vec::new();
     for root in mounted_at(&table) {
         removed.extend(sweep_in(&root.join("instances")));
@@ -280,8 +279,7 @@ fn find_tracefs() -> Result<Tracefs, TraceError> {
     if !rustix::process::geteuid().is_root() {
         return Err(Unavailable::new("reading tracepoints needs root", "run this command as root").into());
     }
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let table = String::from_utf8_lossy(&table);
+    let table = mount_table();
     // A private mount of another run goes away with it.
     sweep_mounts(&table);
     let mut public = mounted_at(&table).filter(|root| owner_of(root, MOUNT_PREFIX).is_none());
@@ -294,6 +292,11 @@ fn find_tracefs() -> Result<Tracefs, TraceError> {
         return Err(Unavailable::new("this kernel has no tracefs", remedy).into());
     }
     mount_privately()
+}
+
+/// The mount table; what is not UTF-8 in it is replaced.
+fn mount_table() -> String {
+    String::from_utf8_lossy(&fs::read("/proc/self/mountinfo").unwrap_or_default()).into_owned()
 }
 
 /// Mount points of tracefs in a mount table (proc_pid_mountinfo(5)).

@@ -302,7 +302,7 @@ impl Job {
             used.at(moment, cpu_seconds(&host));
             (place.moment)(moment);
         };
-        let caller = Caller { stopped: place.stopped, moment: &moment };
+        let caller = Caller { moment: &moment, ..place.caller() };
         let driven = drive::drive(&self.what.kinds(), terminals, pace, caller);
         if let Some(error) = driven.failed {
             return Err(host.judge("running transactions", error));
