@@ -305,12 +305,10 @@ impl Node {
         Node { ino, dir_home, refs, orphans, used, cached, listed, told, state: RwLock::new(state) }
     }
 
-    /// Somebody reads it as a directory, and may come back to any of its names.
-    pub fn note_listed(&self) {
+    /// Somebody reads it as a directory, and may come back to any of its names. Whether somebody has before.
+    pub fn note_listed(&self) -> bool {
         // Looked at first: many threads may read one.
-        if !self.is_listed() {
-            self.listed.store(true, Ordering::Release);
-        }
+        self.is_listed() || self.listed.swap(true, Ordering::AcqRel)
     }
 
     /// Whether somebody has read it as a directory since it is in memory.

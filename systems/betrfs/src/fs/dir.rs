@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::listings::{FIRST, ListedName, Listing, place_behind};
+use super::listings::{FIRST, ListedName, place_behind};
 use super::{Attr, Fs};
 use crate::error::{Error, Result};
 use crate::key;
@@ -90,10 +90,15 @@ impl Fs {
         if state.known.is_some() && state.inode.size == 0 {
             return Ok(());
         }
-        dir.note_listed();
+        let again = dir.note_listed();
         let behind = self.behind(&dir, home, stream, off)?;
-        if let Some(listing) = self.listing(&dir, &state, off)? {
-            return self.read_listing(&dir, &listing, behind.as_deref(), stream, with, add);
+        if let Some(listing) = self.listing(&dir, &state, off, again)? {
+            let names = listing.behind(behind.as_deref());
+            // A listing does not have attributes, which a scan of the store finds beside the names.
+            let is_known = |listed: &ListedName| self.nodes.get(listed.ino).is_some();
+            if with == AttrMode::Nothing || names.first().is_none_or(is_known) {
+                return self.read_listing(&dir, names, stream, with, add);
+            }
         }
         let rest = match &behind {
             Some(name) => key::entries_after(home, name),
@@ -157,18 +162,17 @@ impl Fs {
         Err(Error::Invalid("no such place in the directory"))
     }
 
-    /// Reads on from a listing, which is as the directory is.
+    /// Reads these names of a listing, which is as the directory is.
     fn read_listing(
         &self,
         dir: &Arc<Node>,
-        listing: &Listing,
-        behind: Option<&[u8]>,
+        names: &[ListedName],
         stream: &mut DirStream,
         with: AttrMode,
         add: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> Result<()> {
         let mut last = None;
-        for listed in listing.behind(behind) {
+        for listed in names {
             match self.show_listed(dir, listed, with, add) {
                 Ok(true) => last = Some(listed),
                 Ok(false) => break,
@@ -215,11 +219,10 @@ impl Fs {
         if with == AttrMode::Nothing {
             return Ok(add(item(None)));
         }
-        if with == AttrMode::News
-            && let Some(node) = self.nodes.get(*ino)
-            && node.is_told(&node.read().inode)
+        if let Some(node) = self.nodes.get(*ino)
+            && node.read().names.iter().any(|known| known.parent.ino == dir.ino && *known.name == **name)
         {
-            return Ok(add(item(None)));
+            return Ok(self.show_node(&node, item(None), with, add));
         }
         match self.db.get(&key::entry(dir.dir()?, name))? {
             Some(value) => self.show(dir, name, record::decode(&value)?, next, with, add),
@@ -241,20 +244,30 @@ impl Fs {
             return Ok(add(DirItem { name, ino, kind, next, attr: None }));
         }
         let node = self.instantiate(dir, name, entry)?;
+        Ok(self.show_node(&node, DirItem { name, ino, kind, next, attr: None }, with, add))
+    }
+
+    /// Shows a node's name, with its attributes if they are asked for.
+    fn show_node(
+        &self,
+        node: &Arc<Node>,
+        item: DirItem<'_>,
+        with: AttrMode,
+        add: &mut dyn FnMut(DirItem<'_>) -> bool,
+    ) -> bool {
         let state = node.read();
         if with == AttrMode::News && node.is_told(&state.inode) {
-            return Ok(add(DirItem { name, ino, kind, next, attr: None }));
+            return add(item);
         }
-        self.nodes.hold(&node);
-        let attr = Some(Attr::of(ino, &state.inode));
-        let taken = add(DirItem { name, ino, kind, next, attr });
+        self.nodes.hold(node);
+        let taken = add(DirItem { attr: Some(Attr::of(node.ino, &state.inode)), ..item });
         if taken {
             node.tell(&state.inode);
         } else {
             drop(state);
-            self.nodes.release(&node, 1);
+            self.nodes.release(node, 1);
         }
-        Ok(taken)
+        taken
     }
 }
 

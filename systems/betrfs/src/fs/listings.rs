@@ -100,14 +100,21 @@ impl Listings {
 
 impl Fs {
     /// The names of a directory as it is: those that are kept, with what has changed since, or for who begins at its beginning
-    /// all of them, read now. None of a large directory, nor where it is no gain. The state is the directory's, locked.
-    pub(super) fn listing(&self, dir: &Arc<Node>, state: &State, off: u64) -> Result<Option<Arc<Listing>>> {
+    /// all of them, read now, if it is read `again`: most are read once. None of a large directory, nor where it is no gain.
+    /// The state is the directory's, locked.
+    pub(super) fn listing(
+        &self,
+        dir: &Arc<Node>,
+        state: &State,
+        off: u64,
+        again: bool,
+    ) -> Result<Option<Arc<Listing>>> {
         let version = state.inode.version;
         let kept = self.listings.of(dir.ino);
         if let Some(listing) = kept.as_ref().filter(|listing| listing.version == version) {
             return Ok(Some(listing.clone()));
         }
-        if off != 0 {
+        if off != 0 || !again {
             return Ok(None);
         }
         let mut touched = state.touched();
