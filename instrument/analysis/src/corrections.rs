@@ -5,10 +5,6 @@ use study::counts::CONTAINERS;
 use study::results::Run;
 use study::{Load, Study, Workload};
 
-/// From this version on runs are measured with all corrections that are known here.
-const CORRECTED: u32 = 3;
-/// The same of all but the last correction.
-const CORRECTED_BUT_COUNTERS: u32 = 2;
 /// Patterns of db_bench.
 const PATTERNS: [&str; 9] = [
     "fillseq",
@@ -25,23 +21,11 @@ const PATTERNS: [&str; 9] = [
 /// What of a run's figures is wrong, or means something else than it does now; nothing for a run that was measured with the
 /// corrections. Without its trials a run does not show whether ranks have measured it.
 pub fn affected(run: &Run) -> Vec<&'static str> {
-    if run.version >= CORRECTED {
-        return Vec::new();
-    }
     let study = Study::from_stored(&run.study).ok();
     let is_served = |one: &Workload| matches!(&one.load, Load::App { name } if is_database(name));
     let counts_warmup = study
         .as_ref()
         .is_some_and(|study| study.workloads.iter().any(|one| is_served(one) && is_warm(study, one)));
-    let counters =
-        (counts_warmup, "counters of servers, processors and devices include the warm-up: they are too high");
-    if run.version >= CORRECTED_BUT_COUNTERS {
-        return Some(counters)
-            .filter(|(is_affected, _)| *is_affected)
-            .map(|(_, what)| what)
-            .into_iter()
-            .collect();
-    }
     let loads: Vec<&Load> = study.iter().flat_map(|study| &study.workloads).map(|one| &one.load).collect();
     let is_paced = study.as_ref().is_some_and(|study| {
         let of_workload = study.workloads.iter().any(|workload| workload.rate.is_some());
@@ -59,9 +43,16 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         swept.chain(own).any(|engine| engine == "lmdb")
     });
     let delayed = |by_fio: bool| {
-        let is_one = |one: &Workload| has_delay(one) && is_by_fio(one) == by_fio;
-        study.as_ref().is_some_and(|study| study.workloads.iter().any(is_one))
+        study.as_ref().is_some_and(|study| {
+            study.workloads.iter().any(|one| has_delay(one) && is_by(study, one, by_fio))
+        })
     };
+    let by_fio = |fits: fn(&str) -> bool| {
+        study.as_ref().is_some_and(|study| {
+            study.workloads.iter().any(|one| is_by(study, one, true) && one.load.wml().is_some_and(fits))
+        })
+    };
+    let is_sliced = study.as_ref().is_some_and(|study| study.study.interleave.is_some());
     let text = |fits: fn(&str) -> bool| loads.iter().filter_map(|load| load.wml()).any(fits);
     let took_from_number = study.as_ref().is_some_and(|study| {
         let is_both = |one| is_warm(study, one) && is_of_a_number(study, one);
@@ -69,31 +60,69 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
     });
     let is_crowd = run.cells.iter().flat_map(|cell| &cell.parameters).any(|one| one.name == CONTAINERS)
         || run.trials.iter().any(|trial| !trial.extras.ranks.is_empty());
+    // the version since which each is measured rightly
     let all = [
-        (is_crowd, "the machine's and others' figures are the sum of what each container or rank saw"),
-        (has_many_jobs, "all jobs of a job file shared one budget: counts and rates of each are wrong"),
-        (delayed(false), "a job's startdelay was part of its interval: its rates are too low"),
+        (2, is_crowd, "the machine's and others' figures are the sum of what each container or rank saw"),
+        (2, has_many_jobs, "all jobs of a job file shared one budget: counts and rates of each are wrong"),
+        (3, delayed(false), "a job's startdelay was part of its interval: its rates are too low"),
         (
+            3,
             delayed(true),
             "all of fio's jobs were divided by the longest one's time, whatever their startdelay: the total is too high",
         ),
         (
+            3,
             text(verifies),
             "writes and syncs of a job that verifies were divided by the reading back, too: their rates are too low",
         ),
-        (is_paced && text(draws_iters), "drawn `iters` counted as one: more was offered than the rate says"),
         (
+            3,
+            is_paced && text(draws_iters),
+            "drawn `iters` counted as one: more was offered than the rate says",
+        ),
+        (
+            3,
             is_paced && text(|text| sections(text) > 0),
             "what a job's operations waited for once they were due is missing: the tail is too short",
         ),
-        (took_from_number, "the warm-up took of the number of operations: rates are wrong"),
-        (is_on_lmdb, "reads of LMDB did not read values: their rates are too high"),
-        (is_paced && !is_sql, "each waiting thread did one operation more at the end: rates are too high"),
-        (is_sql || is_ycsb, "operations under way at the end are missing: the tail is too short"),
-        (is_ycsb, "updates wrote whole records; they write one field now, unless `writeallfields` is set"),
-        counters,
+        (3, took_from_number, "the warm-up took of the number of operations: rates are wrong"),
+        (2, is_on_lmdb, "reads of LMDB did not read values: their rates are too high"),
+        (2, is_paced && !is_sql, "each waiting thread did one operation more at the end: rates are too high"),
+        (2, is_sql || is_ycsb, "operations under way at the end are missing: the tail is too short"),
+        (2, is_ycsb, "updates wrote whole records; they write one field now, unless `writeallfields` is set"),
+        (
+            3,
+            counts_warmup,
+            "counters of servers, processors and devices include the warm-up: they are too high",
+        ),
+        (
+            3,
+            by_fio(waits),
+            "fio's counters of processors and devices include `startdelay` and `ramp_time`: they are too high",
+        ),
+        (
+            3,
+            is_sliced && text(is_by_the_clock),
+            "a load that is due by the clock worked off its backlog after each pause",
+        ),
+        (
+            4,
+            by_fio(|text| has(text, "group_reporting")),
+            "of a group with `group_reporting` fio tells the longest job's time: totals and rates are wrong",
+        ),
+        (
+            4,
+            by_fio(|text| has(text, "stonewall") && waits(text)),
+            "`stonewall` with `startdelay` or `ramp_time`: the interval was too long, the total is too low",
+        ),
+        (
+            4,
+            is_crowd && text(verifies),
+            "a container or rank that read nothing back is missing from its operations' time",
+        ),
     ];
-    all.into_iter().filter(|(is_affected, _)| *is_affected).map(|(_, what)| what).collect()
+    let is_wrong = |(corrected, is_affected, _): &(u32, bool, &str)| run.version < *corrected && *is_affected;
+    all.into_iter().filter(is_wrong).map(|(.., what)| what).collect()
 }
 
 /// Whether an application is a load on a SQL server.
@@ -121,9 +150,21 @@ fn has_delay(of: &Workload) -> bool {
     of.load.wml().is_some_and(|text| has(text, "startdelay"))
 }
 
-/// Whether fio itself runs a job file. (It tells each job's own time.)
-fn is_by_fio(of: &Workload) -> bool {
-    of.set.get("with").into_iter().flatten().any(|with| with == "fio")
+/// Whether fio itself runs a job file (it tells each job's own time), or loadline.
+fn is_by(study: &Study, of: &Workload, fio: bool) -> bool {
+    let with = |(name, values)| (name == "with").then_some(values);
+    let mut all = variables(study, of).filter_map(with).flatten().peekable();
+    if all.peek().is_none() { !fio } else { all.any(|with| (with == "fio") == fio) }
+}
+
+/// Whether a job waits before it measures.
+fn waits(text: &str) -> bool {
+    has(text, "startdelay") || has(text, "ramp_time")
+}
+
+/// Whether its operations are due at times of their own.
+fn is_by_the_clock(text: &str) -> bool {
+    ["eventgen", "rate=", "rate_iops", "startdelay"].iter().any(|word| has(text, word))
 }
 
 /// Whether a job reads back what it has written.
@@ -209,6 +250,37 @@ mod tests {
             published: Vec::new(),
             trials: Vec::new(),
         }
+    }
+
+    /// A doubt goes with the version that mended its cause, not with the first that mended anything.
+    #[test]
+    fn each_doubt_ends_with_its_own_correction() {
+        let told = |version, text: &str| {
+            affected(&Run { version, ..stored(&format!("stacks = ['ext4']\n{text}")) }).join("; ")
+        };
+        let iters = "[study]\nrate = 9.0\n[[workload]]\nname = 'w'\ntext = 'flowop read iters=$n'";
+        assert!(told(2, iters).contains("`iters`") && !told(2, iters).contains("waiting thread"));
+        assert!(told(1, iters).contains("waiting thread"));
+        assert_eq!(told(3, iters), "");
+        let job = |with: &str| {
+            let text = "[g]\ngroup_reporting\nstartdelay=1\nstonewall\nramp_time=2";
+            format!("[[workload]]\nname = 'w'\ntext = '''{text}'''\nparameters = {{ with = [{with}] }}")
+        };
+        let both = told(2, &job("'loadline', 'fio'"));
+        for part in
+            ["a job's startdelay", "longest one's", "fio's counters", "`group_reporting`", "`stonewall`"]
+        {
+            assert!(both.contains(part), "{part}: {both}");
+        }
+        assert!(!told(2, &job("'fio'")).contains("a job's startdelay"));
+        assert!(!told(2, &job("'loadline'")).contains("fio"));
+        let fixed = told(3, &job("'fio'"));
+        assert!(
+            fixed.contains("group_reporting") && fixed.contains("stonewall") && !fixed.contains("counters")
+        );
+        assert_eq!(told(VERSION, &job("'fio'")), "");
+        let sliced = "[study]\ninterleave = 0.02\n[[workload]]\nname = 'w'\ntext = 'eventgen rate=10'";
+        assert!(told(2, sliced).contains("backlog"));
     }
 
     #[test]

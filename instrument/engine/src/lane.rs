@@ -445,7 +445,9 @@ impl<'r, T: Target> Lane<'r, T> {
                 return false;
             }
             // Waking late is the scheduler's doing and part of the latency, as for a real client.
-            self.late.get_or_insert_default().record(now - due_ns);
+            if now >= self.timing.measure_ns {
+                self.late.get_or_insert_default().record(now - due_ns);
+            }
         }
         self.lag_ns = Some(now - due_ns);
         true

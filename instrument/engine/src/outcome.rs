@@ -85,7 +85,14 @@ fn own_seconds(workload: &Workload, programs: &Programs, results: &[LaneResult])
         Some((thread.name.as_str(), budget.delay_seconds, budget.seconds))
     });
     let Some(first) = jobs.next() else { return Vec::new() };
-    if jobs.all(|job| job == first) && results.iter().all(|result| result.read_back_ns == 0) {
+    // by what is to be done, so that all parts of one run tell them, whether or not they came to read back
+    let streams = workload
+        .processes
+        .iter()
+        .flat_map(|process| &process.threads)
+        .filter_map(|thread| thread.stream.as_ref());
+    let mut verifies = streams.filter_map(|stream| stream.verify.as_ref());
+    if jobs.all(|job| job == first) && !verifies.any(|verify| verify.read_back) {
         return Vec::new();
     }
     let mut intervals: BTreeMap<usize, (u64, u64)> = BTreeMap::new();

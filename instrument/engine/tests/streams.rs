@@ -134,6 +134,10 @@ fn a_rate_is_of_the_jobs_own_interval() {
         !alone.metrics.iter().any(|metric| metric.name.ends_with("/seconds")),
         "one job has one interval"
     );
+    // beside a container that does read back, this one's interval counts as well
+    let unread = done("[x]\nrw=write\nbs=4k\nsize=1m\nverify=md5\ntime_based\nruntime=1\n");
+    let metric = unread.metrics.iter().find(|metric| metric.name == "x-write/seconds");
+    assert!(metric.is_some_and(|metric| metric.value >= 1.0), "{:?}", unread.metrics);
 }
 
 /// What reads blocks back does not write meanwhile: each has the time of its own part, and both together the whole.

@@ -60,8 +60,9 @@ const FIO_ALONE: [&str; 42] = [
 const ENGINES: [&str; 9] =
     ["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posixaio", "io_uring", "mmap"];
 
-/// What is left out: where files lie is loadline's choice, and fio would write what it found where it was started.
-const LEFT_OUT: [&str; 2] = ["directory", "verify_dump"];
+/// What is left out: where files lie is loadline's choice, fio would write what it found where it was started, and of a group it
+/// would tell one length and one job's options for all.
+const LEFT_OUT: [&str; 3] = ["directory", "verify_dump", "group_reporting"];
 
 /// A job file for fio.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,8 +145,8 @@ fn admit(name: &str, value: &str) -> Result<(), String> {
         "filename" if value.contains('/') || value.split(':').any(|file| file == "..") => {
             Err("filename: a plain name; where files lie is what --on says".into())
         }
-        "startdelay" if seconds(value).is_err() => {
-            Err(format!("startdelay: `{value}` is no single time: when the job began could not be told"))
+        "startdelay" | "ramp_time" if seconds(value).is_err() => {
+            Err(format!("{name}: `{value}` is no single time: when the job began could not be told"))
         }
         "name" if value.contains('/') || value.contains("..") => {
             Err("name: files are called by it; a name without `/` and `..`".into())
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn sections_are_written_out_and_the_result_reads_back() {
-        let text = "[global]\nioengine=libaio\nruntime=5\nramp_time=2\ndirectory=/mnt\nverify_dump=1\n[a]\nrw=randread\nbs=4k ; cut\n\
+        let text = "[global]\nioengine=libaio\nruntime=5\nramp_time=2\ndirectory=/mnt\nverify_dump=1\ngroup_reporting\n[a]\nrw=randread\nbs=4k ; cut\n\
                     [b]\nstonewall\nrate_iops=100\n";
         let set = [("bs".to_string(), "8k".to_string())];
         let made = external(text, &set).unwrap();
@@ -170,7 +171,7 @@ mod tests {
                 .starts_with("[a]\nioengine=libaio\nruntime=5\nramp_time=2\nrw=randread\nbs=4k\nbs=8k\n")
         );
         assert!(made.text.contains("[b]\n") && made.text.contains("stonewall=1\nrate_iops=100\n"));
-        assert!(!made.text.contains("directory") && !made.text.contains("dump"), "{}", made.text);
+        assert!(LEFT_OUT.iter().all(|name| !made.text.contains(name)), "{}", made.text);
         assert_eq!(external("[a]\n[b]\nstartdelay=500ms\n", &[]).unwrap().delay_seconds, 0.5);
         let again = external(&made.text, &[]).unwrap();
         assert_eq!(again.seconds, made.seconds);
@@ -189,6 +190,7 @@ mod tests {
             ("read_iolog=/etc/x", "not passed on"),
             ("filename_format=/etc/x", "not passed on"),
             ("startdelay=1-5", "no single time"),
+            ("ramp_time=0:0:5", "no single time"),
         ] {
             let errors = external(&format!("[a]\nsize=1m\n{line}\n"), &[]).expect_err(line).0;
             let error = errors.last().unwrap();

@@ -352,6 +352,13 @@ impl Clock<'_> {
         (now >= self.begin).then(|| (now - self.begin).as_secs() as usize)
     }
 
+    /// An operation that was waited for begins now and was due before; what the warm-up has waited does not count.
+    pub fn woke(&self, due: Instant, now: Instant, counts: &mut Counts) {
+        if self.second(now).is_some() {
+            counts.late.record(nanoseconds(now.saturating_duration_since(due)));
+        }
+    }
+
     /// Whether operations come at a rate, due one after the other.
     pub fn is_paced(&self) -> bool {
         self.rate.is_some()
@@ -392,7 +399,7 @@ impl Clock<'_> {
             let left = until.saturating_duration_since(now);
             if left.is_zero() {
                 if let Some(due) = due.filter(|_| waited) {
-                    counts.woke(now.saturating_duration_since(due));
+                    self.woke(due, now, counts);
                 }
                 return Some((now, due));
             }
@@ -417,11 +424,6 @@ impl Counts {
     #[inline]
     pub fn ended(&mut self, now: Instant) {
         self.last_end = Some(now);
-    }
-
-    /// An operation that was waited for begins so long after it was due.
-    pub fn woke(&mut self, late: Duration) {
-        self.late.record(nanoseconds(late));
     }
 
     /// Counts an operation of a kind that ended in this second since the interval began; none: it failed.
@@ -660,6 +662,25 @@ mod tests {
             metrics.iter().filter(|metric| is_lateness(&metric.name)).count()
         };
         assert_eq!((told(Some(100.0)), told(None)), (2, 0));
+    }
+
+    #[test]
+    fn lateness_of_the_warm_up_does_not_count() {
+        let begin = Instant::now();
+        let clock = Clock {
+            start: begin,
+            begin,
+            end: begin,
+            rate: Some(1.0),
+            tickets: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            stopped: &|| false,
+        };
+        let (mut counts, due) = (Counts::new(1), begin - Duration::from_micros(3));
+        clock.woke(due, begin - Duration::from_micros(1), &mut counts);
+        assert_eq!(counts.late.count(), 0);
+        clock.woke(due, begin, &mut counts);
+        assert_eq!((counts.late.count(), counts.late.max()), (1, Some(3000)));
     }
 
     /// Every operation takes as long as this.

@@ -11,9 +11,9 @@ use crate::shard::{Shard, ShardOrigin};
 
 pub use crate::period::{Period, PeriodOp, RankPart, ScriptExtras};
 
-/// Version of the serialised form of these types, and of what their figures mean: 2 and 3 are measured with the corrections
-/// of `analysis::corrections`, 2 without the last one.
-pub const VERSION: u32 = 3;
+/// Version of the serialised form of these types, and of what their figures mean: `analysis::corrections` tells what
+/// each version has corrected.
+pub const VERSION: u32 = 4;
 
 /// One execution of a study (whole, or the part that has run so far).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

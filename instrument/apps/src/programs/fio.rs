@@ -201,15 +201,13 @@ impl FioReport {
     fn of(json: &Value) -> Result<FioReport, AppError> {
         let jobs = json["jobs"].as_array().filter(|jobs| !jobs.is_empty());
         let jobs = jobs.ok_or_else(|| AppError::Protocol("fio's JSON holds no jobs".into()))?;
+        let timings = JobTiming::of_all(json, jobs)?;
         let (mut whole, mut lengths) = (Interval::default(), BTreeMap::<String, Interval>::new());
-        // jobs with `stonewall` begin when those before them have ended
-        let (mut group, mut group_begin) = (None, 0);
-        let (mut begins, mut is_split) = (BTreeSet::new(), false);
         let names: BTreeSet<&str> = jobs.iter().filter_map(|job| job["jobname"].as_str()).collect();
         // clones have one name: they are one kind of operation
         let (mut order, mut sums) = (Vec::new(), BTreeMap::<String, (OpOutcome, f64)>::new());
         let mut without_latencies = Vec::new();
-        for job in jobs {
+        for (job, timing) in jobs.iter().zip(&timings) {
             let name = job["jobname"].as_str().unwrap_or("job");
             if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
                 let why = std::io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
@@ -221,22 +219,11 @@ impl FioReport {
             if parts.iter().any(|part| number(&part["total_ios"]) > 0) && !parts.iter().any(has_latency) {
                 without_latencies.push(name.to_string());
             }
-            if group.replace(number(&job["groupid"])) != Some(number(&job["groupid"]))
-                && option(json, job, WAITS).is_some_and(|set| set != "0")
+            let JobTiming { begin, length } = timing;
+            whole.add(*begin, length.all);
+            for (word, length) in [("read", length.reads), ("write", length.writes), ("fsync", length.writes)]
             {
-                group_begin = whole.end;
-            }
-            let begin = group_begin
-                + wait_milliseconds(json, job, "startdelay")?
-                + wait_milliseconds(json, job, "ramp_time")?;
-            let parts_of_job = JobMilliseconds::of(json, job);
-            whole.add(begin, parts_of_job.all);
-            begins.insert(begin);
-            is_split |= parts_of_job.is_split();
-            for (word, length) in
-                [("read", parts_of_job.reads), ("write", parts_of_job.writes), ("fsync", parts_of_job.writes)]
-            {
-                lengths.entry(format!("{name}-{word}")).or_default().add(begin, length);
+                lengths.entry(format!("{name}-{word}")).or_default().add(*begin, length);
             }
             for (way, word, direction) in DIRECTIONS {
                 let part = &job[way];
@@ -253,6 +240,8 @@ impl FioReport {
         }
         let version = json["fio version"].as_str().unwrap_or("fio").to_string();
         let sorted: Vec<(OpOutcome, f64)> = order.iter().filter_map(|name| sums.remove(name)).collect();
+        let begins: BTreeSet<u64> = timings.iter().map(|timing| timing.begin).collect();
+        let is_split = timings.iter().any(|timing| timing.length.is_split());
         let length =
             |(op, _): &(OpOutcome, f64)| Some((op.name.clone(), lengths.get(&op.name)?.milliseconds()));
         Ok(FioReport {
@@ -278,6 +267,43 @@ impl FioReport {
             "nothing was measured of fio's job {name}, which was done before its ramp_time was over; give the job more to do \
              (io_size, or time_based with runtime), or a shorter ramp_time"
         )))
+    }
+}
+
+/// When a job measured, in milliseconds since fio let its jobs go.
+#[derive(Debug)]
+struct JobTiming {
+    begin: u64,
+    length: JobMilliseconds,
+}
+
+impl JobTiming {
+    /// A job with `stonewall` waits until those before it have ended, and in any case for its own `startdelay`. What it does
+    /// in its `ramp_time` does not count. Where it was alone with that (after others had ended, before one began to measure),
+    /// that time is left out.
+    fn of_all(json: &Value, jobs: &[Value]) -> Result<Vec<JobTiming>, AppError> {
+        let (mut wall, mut end, mut left_out) = (0, 0, 0);
+        let mut timings = Vec::new();
+        for group in jobs.chunk_by(|one, next| one["groupid"] == next["groupid"]) {
+            let waits = option(json, &group[0], WAITS).is_some_and(|set| set != "0");
+            wall = if waits { end } else { wall };
+            let begin = |job| {
+                let begin = wall.max(wait_milliseconds(json, job, "startdelay")?);
+                Ok((begin, begin + wait_milliseconds(json, job, "ramp_time")?))
+            };
+            let begins = group.iter().map(begin).collect::<Result<Vec<(u64, u64)>, AppError>>()?;
+            if waits && wall > 0 {
+                let begun = begins.iter().map(|(begin, _)| begin).min();
+                let measured = begins.iter().map(|(_, measured)| measured).min();
+                left_out += measured.zip(begun).map_or(0, |(measured, begun)| measured - begun);
+            }
+            for (job, (_, measured)) in group.iter().zip(begins) {
+                let length = JobMilliseconds::of(json, job);
+                end = end.max(measured + length.all);
+                timings.push(JobTiming { begin: measured - left_out, length });
+            }
+        }
+        Ok(timings)
     }
 }
 
@@ -453,9 +479,12 @@ mod tests {
     #[test]
     fn jobs_that_begin_one_after_the_other_take_the_time_of_both() {
         let told = |jobs: &[(&str, &str, u64)]| {
+            let mut group = 0;
             let job = |(name, options, milliseconds): &(&str, &str, u64)| {
+                group += u64::from(options.contains("stonewall"));
                 format!(
-                    r#"{{"jobname": "{name}", "error": 0, "job options": {{"rw": "randread"{options}}},
+                    r#"{{"jobname": "{name}", "groupid": {group}, "error": 0,
+                    "job options": {{"rw": "randread"{options}}},
                     "read": {{"io_bytes": 40960000, "total_ios": 10000, "runtime": {milliseconds}, "lat_ns": {{"mean": 9.0}}}},
                     "write": {{"total_ios": 0, "runtime": 0}}, "sync": {{"total_ios": 0}}}}"#
                 )
@@ -483,6 +512,19 @@ mod tests {
         // a warm-up that is longer than that of others
         let ramp = r#", "ramp_time": "2""#;
         assert_eq!(told(&[("a", ramp, 1000), ("b", "", 1000)]).0, 3.0);
+        // behind a wall the later of both counts, and only what is beyond the wall is waited for
+        let wall = r#", "stonewall": "1""#;
+        let late = format!(r#"{wall}{late}"#);
+        assert_eq!(told(&[("a", "", 10_000), ("b", &late, 10_000)]).0, 20.0);
+        assert_eq!(told(&[("a", "", 4000), ("b", &late, 10_000)]).0, 20.0);
+        // a later group's warm-up is no part of the load
+        let ramp = format!(r#"{wall}{ramp}"#);
+        assert_eq!(
+            told(&[("a", r#", "ramp_time": "2""#, 1000), ("b", &ramp, 1000), ("a", &ramp, 3000)]),
+            (5.0, own(&[("a-read", 5000), ("b-read", 1000)]))
+        );
+        // of a group in which one measures at once, nothing is left out
+        assert_eq!(told(&[("a", "", 1000), ("b", wall, 5000), ("c", r#", "ramp_time": "2""#, 2000)]).0, 6.0);
     }
 
     /// As fio 3.33 tells of `fdatasync=1` with psync.

@@ -474,7 +474,7 @@ impl<'r, P: Port> Runner<'r, P> {
                 return Ok(false);
             }
             if now >= due {
-                if waited {
+                if waited && now >= self.measured_from_ns() {
                     self.late.get_or_insert_default().record(now - due);
                 }
                 self.offer = Some(due);

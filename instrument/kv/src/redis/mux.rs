@@ -250,7 +250,7 @@ impl Loop<'_, '_> {
                     due => terminal.begin(now, due),
                 }
                 if let Some(due) = self.ticket.take().filter(|_| std::mem::take(&mut self.waited)) {
-                    self.counts.woke(now.saturating_duration_since(due));
+                    self.clock.woke(due, now, &mut self.counts);
                 }
                 begun = true;
             }

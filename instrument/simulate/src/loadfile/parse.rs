@@ -376,6 +376,10 @@ impl Reader {
             }
             "Rename" => {
                 let (from, to) = (self.name(names[0]), self.name(names[1]));
+                if from == to {
+                    // rename(2) does nothing then
+                    return Ok(Line::SyncDir);
+                }
                 self.now_stand_for(to, None);
                 self.now_stand_for(from, Some(to));
                 Line::Rename { from, to }
@@ -433,7 +437,8 @@ mod tests {
     #[test]
     fn lines_become_operations() {
         let text = "# a comment\nNTCreateX \"\\c\\a.doc\" 0x40 0x2 9 NT_STATUS_OK\n0.125 WriteX 9 65536 4096 4096 NT_STATUS_OK\n\n\
-                    Flush 9 NT_STATUS_OK\nRename \"\\c\\A.DOC\" \"\\c\\b\" NT_STATUS_OK\nUnlink \"\\c\\b\" 0x6 NT_STATUS_OK\n\
+                    Flush 9 NT_STATUS_OK\nRename \"\\c\\a.doc\" \"\\c\\A.doc\" NT_STATUS_OK\n\
+                    Rename \"\\c\\A.DOC\" \"\\c\\b\" NT_STATUS_OK\nUnlink \"\\c\\b\" 0x6 NT_STATUS_OK\n\
                     Unlink \"\\c\\x\" 0x6 NT_STATUS_NO_SUCH_FILE\nReadX 9 0 1 1 NT_STATUS_OK\n";
         let read = LoadFile::parse("client.txt", text).unwrap();
         assert_eq!(
@@ -442,6 +447,7 @@ mod tests {
                 Line::Create { name: 0, anew: false },
                 Line::Write { name: 0, offset: 65536, bytes: 4096 },
                 Line::Flush { name: 0 },
+                Line::SyncDir,
                 Line::Rename { from: 0, to: 1 },
                 Line::Unlink { name: 1 },
                 Line::SyncDir,
