@@ -217,7 +217,7 @@ impl Coherence {
     }
 
     /// Has the kernel drop these pages, with all others of the file that are asked for by then.
-    fn drop_later(&self, user: u32, ino: u64, range: Range<u64>) {
+    pub fn drop_later(&self, user: u32, ino: u64, range: Range<u64>) {
         if self.pending.add((user, ino), range) {
             let pending = self.pending.clone();
             let errand = move |notifier: &Notifier| {

@@ -99,7 +99,13 @@ impl ServedMount {
             let (fs, unmounter) = (Arc::downgrade(mounted.fs()), mounted.unmounter());
             std::thread::spawn(move || {
                 for signal in signals.forever() {
-                    let _ = fs.upgrade().map(|fs| fs.sync_without_report());
+                    match fs.upgrade().map(|fs| fs.sync_without_report()) {
+                        Some(Ok(true)) => {
+                            log::error("a signal's sync: there is no space for what is known of some inodes")
+                        }
+                        Some(Err(error)) => log::error(format_args!("a signal's sync: {error}")),
+                        Some(Ok(false)) | None => {}
+                    }
                     if signal != SIGHUP
                         && let Err(error) = unmounter.request()
                     {

@@ -320,7 +320,7 @@ impl Server {
         let written = match self.fs.serve_write(ino, Some(offset), data, kill_priv, from) {
             Ok(written) => written,
             Err(e) => {
-                if self.settings.writeback && from == IoPath::Collected && e.errno() == libc::ENOSPC {
+                if from == IoPath::WriteBack && e.errno() == libc::ENOSPC {
                     self.note_dropped(ino);
                 }
                 return reply.error(e.errno());
@@ -338,7 +338,11 @@ impl Server {
             (true, None) => self.syncer.sync_written(ino, written.bytes as u32, reply),
             (_, Some(coherence)) => match if durable { self.fs.sync_of(ino) } else { Ok(()) } {
                 Ok(()) => coherence.written(user, (ino, offset), written.bytes, reply),
-                Err(e) => reply.error(sync_errno(&e)),
+                Err(e) => {
+                    // It is written all the same, if not for ever.
+                    coherence.drop_later(user, ino, offset..offset.saturating_add(written.bytes as u64));
+                    reply.error(sync_errno(&e))
+                }
             },
         }
     }
@@ -484,7 +488,11 @@ impl FileSystem for Server {
                     beat.wrote(ino, request.header.pid);
                 }
                 // Past the page cache no FSYNC follows.
-                let from = if collected { IoPath::Collected } else { way(direct) };
+                let from = match (collected, self.settings.writeback) {
+                    (true, true) => IoPath::WriteBack,
+                    (true, false) => IoPath::Mapping,
+                    _ => way(direct),
+                };
                 self.write(request, offset, data, kill_priv, (from, durable && direct), reply)
             }
             Operation::Fsync { .. } | Operation::FsyncDir { .. } => {

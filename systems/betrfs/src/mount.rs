@@ -19,7 +19,7 @@ use rustix::mount::MountFlags;
 
 use crate::check::{CheckReport, check, dump};
 use crate::error::Error;
-use crate::fs::{Fs, Options, STATE, TAKES_WRITES};
+use crate::fs::{Fs, LOST_DATA, Options, STATE, TAKES_WRITES};
 use crate::fuse::{Server, Settings};
 use crate::memory;
 use crate::mountpoint::{self, TYPE};
@@ -110,6 +110,16 @@ pub enum MountError {
         path: String,
         /// What is wrong.
         cause: Error,
+    },
+    /// No program has heard of it.
+    #[error(
+        "{path}: data that were written to a file are lost, and no sync or later write has said so: {reason}"
+    )]
+    LostData {
+        /// The device or image.
+        path: String,
+        /// Why.
+        reason: String,
     },
     /// The store takes no more writes.
     #[error(
@@ -528,7 +538,10 @@ pub fn umount(dir: &Path, lazy: bool) -> Result<()> {
     }
     .map_err(MountError::io(format!("unmount {}", shown())))?;
     match state {
-        Ok(state) if state != TAKES_WRITES => Err(MountError::Lost { path: here.source, reason: state }),
+        Ok(state) if state != TAKES_WRITES => Err(match state.strip_prefix(LOST_DATA) {
+            Some(reason) => MountError::LostData { path: here.source, reason: reason.into() },
+            None => MountError::Lost { path: here.source, reason: state },
+        }),
         _ => synced.map_err(MountError::io(format!("{} is unmounted, but its sync failed", shown()))),
     }
 }
@@ -693,8 +706,11 @@ impl Mounted {
         });
         drop(self);
         drop(connection);
-        served.map_err(MountError::io("serve"))?;
-        settled
+        let served = served.map_err(MountError::io("serve"));
+        if let (Err(broken), Err(_)) = (&served, &settled) {
+            host::daemon::log::error(broken);
+        }
+        settled.and(served)
     }
 }
 

@@ -213,11 +213,13 @@ pub(crate) struct Loss {
     from: u64,
     /// A write has heard of it.
     heard: bool,
+    /// The kernel has, with a write of what it has collected, and says it to whoever syncs the file.
+    reported: bool,
 }
 
 impl Loss {
     pub fn new(cause: LossCause, from: u64) -> Loss {
-        Loss { cause, from, heard: false }
+        Loss { cause, from, heard: false, reported: false }
     }
 
     pub fn error(&self) -> Error {
@@ -236,12 +238,21 @@ impl Loss {
         if std::mem::replace(&mut self.heard, true) && off <= self.from {
             return Ok(());
         }
-        // An error of its own: for want of space alone it would be tried again when another file has lost something, and then go
-        // well, unheard.
-        Err(match self.error() {
+        Err(self.refusal())
+    }
+
+    /// The first time an error, for the kernel, which writes what it has collected.
+    pub fn report(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.reported, true) { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    /// An error of its own: for want of space alone it would be tried again when another file has lost something, and then go
+    /// well, unheard.
+    fn refusal(&self) -> Error {
+        match self.error() {
             Error::NoSpace => Error::LostForSpace,
             other => other,
-        })
+        }
     }
 
     /// All before `end` was written from `off` on.

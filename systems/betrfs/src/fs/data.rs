@@ -11,7 +11,7 @@ use super::stream::{Piece, put_blocks};
 use super::{Fs, Reserved, now};
 use crate::error::{Error, Result};
 use crate::key::{self, BLOCK, SIZE_MAX};
-use crate::node::{Node, State};
+use crate::node::{Loss, Node, State};
 use crate::record::{Inode, SPARSE, XATTRS};
 
 /// Bytes that go into one batch; a longer write is several operations.
@@ -27,13 +27,20 @@ const CAPABILITIES: &[u8] = b"security.capability";
 pub(crate) enum IoPath {
     /// Its page cache, which holds these data now.
     Cache,
-    /// That, which has collected them: the program is not waiting, and the kernel tells it of an error at its next sync.
-    Collected,
+    /// That, which has collected them: the program is not waiting, and the kernel tells it of an error at its next sync. All
+    /// writes come so.
+    WriteBack,
+    /// The same of pages that a program has changed through a mapping; what it writes by write(2) comes at once.
+    Mapping,
     /// Past that.
     Direct,
 }
 
 impl IoPath {
+    fn is_collected(self) -> bool {
+        matches!(self, IoPath::WriteBack | IoPath::Mapping)
+    }
+
     fn note(self, node: &Node) {
         // Looked at first: many threads may read one file.
         if self != IoPath::Direct && !node.cached.load(Ordering::Relaxed) {
@@ -70,6 +77,8 @@ fn end_of(off: u64, len: u64) -> Result<u64> {
 struct WriteProgress {
     /// Bytes from the first one on.
     done: usize,
+    /// Where they end.
+    end: u64,
     stripped: bool,
     stale: bool,
     /// What the file had lost before and the kernel is to hear with this write.
@@ -177,8 +186,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Writes `data` at `off`; `kill_priv` as in [`super::SetAttr`]. Up to 1 MiB is one operation. Returns how many bytes were
-    /// written: fewer if there was no space for the rest.
+    /// Writes `data` at `off`; `kill_priv` as in [`super::SetAttr`]. Up to 1 MiB from the begin of a block on is one
+    /// operation. Returns how many bytes were written: fewer if there was no space for the rest.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`]; [`Error::LostForSpace`] or
@@ -187,7 +196,8 @@ impl Fs {
         Ok(self.serve_write(ino, Some(off), data, kill_priv, IoPath::Direct)?.bytes)
     }
 
-    /// Writes `data` at the end of the file; otherwise as [`Fs::write`].
+    /// Writes `data` at the end of the file; otherwise as [`Fs::write`]. Less is written also where it was interrupted by another
+    /// file's loss, and somebody else has appended meanwhile.
     ///
     /// # Errors
     /// As [`Fs::write`].
@@ -207,10 +217,10 @@ impl Fs {
     ) -> Result<WriteOutcome> {
         let mut progress = WriteProgress::default();
         let ended = self.despite_losses(|| self.write_once(ino, off, data, kill, from, &mut progress));
-        let WriteProgress { done, stripped, stale, refused } = progress;
+        let WriteProgress { done, stripped, stale, refused, .. } = progress;
         match ended.and(refused.map_or(Ok(()), Err)) {
             // The next write meets it again.
-            Err(_) if done > 0 && from != IoPath::Collected => {}
+            Err(_) if done > 0 && !from.is_collected() => {}
             ended => ended?,
         }
         Ok(WriteOutcome { bytes: done, stripped, stale })
@@ -251,15 +261,24 @@ impl Fs {
     ) -> Result<()> {
         regular(&state.inode)?;
         let first = off.unwrap_or(state.inode.size);
-        if let Some(Err(e)) = state.loss.as_mut().map(|loss| loss.check_write(first)) {
+        let check =
+            |loss: &mut Box<Loss>| if from.is_collected() { loss.report() } else { loss.check_write(first) };
+        if let Some(Err(e)) = state.loss.as_mut().map(check) {
             // What was done may be lost.
             progress.done = 0;
-            if from != IoPath::Collected {
+            if !from.is_collected() {
                 return Err(e);
             }
-            // This is the report, as no sync comes here after it: it would be refused for ever.
-            state.loss = None;
+            // This is the kernel's report, and no sync comes here after it. Where programs write by write(2) as well, these
+            // and the end are still to hear of it.
+            if from == IoPath::WriteBack {
+                state.loss = None;
+            }
             progress.refused = Some(e);
+        }
+        if off.is_none() && progress.done > 0 && first != progress.end {
+            // Somebody else has appended behind it: the rest would not follow what is done.
+            return Ok(());
         }
         let off = off.map_or(first, |off| off.saturating_add(progress.done as u64));
         let data = &data[progress.done..];
@@ -268,6 +287,8 @@ impl Fs {
         let before = state.inode.size;
         // `done` ends where the first bytes are missing.
         let (mut at, mut done, mut most) = (0, 0, WRITE_MAX);
+        // Each attempt in vain may cost a checkpoint: up to here blocks are tried one by one.
+        let mut single_until = 0;
         let mut failed = None;
         while at < data.len() {
             let here = off + at as u64;
@@ -279,7 +300,8 @@ impl Fs {
                     at = data.len().min(usize::try_from(end - off).unwrap_or(usize::MAX));
                     continue;
                 }
-                most = most.min((end - here / SIZE * SIZE) as usize);
+                most =
+                    if here < single_until { BLOCK } else { most.min((end - here / SIZE * SIZE) as usize) };
             }
             let len = (most - (here % SIZE) as usize).min(data.len() - at);
             let losses = self.streams.losses();
@@ -290,7 +312,7 @@ impl Fs {
                         done = at;
                     }
                     // The rest is another operation: after a crash no write of 1 MiB is there in part.
-                    if most < WRITE_MAX && from != IoPath::Collected {
+                    if most < WRITE_MAX && !from.is_collected() {
                         break;
                     }
                     most = WRITE_MAX;
@@ -309,8 +331,9 @@ impl Fs {
                     most = self.shorter(state, here, len)
                 }
                 // The kernel drops all that it has collected, so what lies behind is written if it is reserved.
-                Err(Error::NoSpace) if from == IoPath::Collected => {
+                Err(Error::NoSpace) if from.is_collected() => {
                     failed = Some(Error::NoSpace);
+                    single_until = run_of(state, here / SIZE).1.saturating_mul(SIZE);
                     at += len;
                     most = WRITE_MAX;
                 }
@@ -330,6 +353,7 @@ impl Fs {
             state.changes();
         }
         progress.done += done;
+        progress.end = off + done as u64;
         failed.map_or(Ok(()), Err)
     }
 

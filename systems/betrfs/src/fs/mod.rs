@@ -44,7 +44,7 @@ pub use holes::Whence;
 pub use names::NewFile;
 pub use rename::RenameMode;
 pub(crate) use reserve::{Reserved, decode as decode_reserved};
-pub(crate) use xattr::{STATE, TAKES_WRITES};
+pub(crate) use xattr::{LOST_DATA, STATE, TAKES_WRITES};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};

@@ -713,7 +713,10 @@ fn what_was_lost_and_not_said_is_an_error_of_the_end() {
     assert!(fs.sync().is_err());
     fs.settle().expect("all was said");
     let (_storage, fs, [log, _]) = lossy(None);
+    let state = |fs: &Fs| String::from_utf8(fs.xattr(1, b"betrfs.state").expect("state")).expect("text");
+    assert!(state(&fs).starts_with(super::LOST_DATA), "umount asks for it: {}", state(&fs));
     assert!(fs.sync_of(log).is_err());
+    assert_eq!(state(&fs), super::TAKES_WRITES);
     fs.settle().expect("it was said");
 }
 
@@ -810,10 +813,29 @@ fn what_is_removed_at_the_second_attempt_counts_once() {
 #[test]
 fn a_refused_write_of_what_the_kernel_has_collected_is_the_report_of_a_loss() {
     let (_storage, fs, [log, _]) = lossy(None);
-    let write = || fs.serve_write(log, Some(2 * LOST as u64), b"x", false, IoPath::Collected);
+    let write = || fs.serve_write(log, Some(2 * LOST as u64), b"x", false, IoPath::WriteBack);
     let written = write();
     assert!(matches!(written, Err(Error::LostForSpace)), "{written:?}");
     assert_eq!(fs.read(log, 2 * LOST as u64, 2).expect("read"), b"x", "there is space for these");
     assert_eq!(write().expect("it was said").bytes, 1);
     fs.sync_of(log).expect("it was said");
+}
+
+/// A program that writes by write(2) as well does not hear what the kernel heard for its mapping.
+#[test]
+fn a_page_of_a_mapping_leaves_the_report_of_a_loss_to_writes_and_the_end() {
+    let page = |fs: &Fs, log| fs.serve_write(log, Some(2 * LOST as u64), b"x", false, IoPath::Mapping);
+    let (_storage, fs, [log, _]) = lossy(None);
+    assert!(matches!(page(&fs, log), Err(Error::LostForSpace)), "the kernel hears of it");
+    assert_eq!(page(&fs, log).expect("once").bytes, 1);
+    for _ in 0..2 {
+        let behind = fs.write(log, 3 * LOST as u64, b"y", false);
+        assert!(matches!(behind, Err(Error::LostForSpace)), "{behind:?}");
+    }
+    assert!(fs.sync_of(log).is_err());
+    fs.write(log, 3 * LOST as u64, b"y", false).expect("it was said");
+    fs.settle().expect("it was said");
+    let (_storage, fs, [log, _]) = lossy(None);
+    assert!(page(&fs, log).is_err());
+    assert!(matches!(fs.settle(), Err(Error::NoSpace)), "no program has heard of it");
 }

@@ -13,6 +13,8 @@ pub const STATISTICS: &str = "betrfs.statistics";
 pub const STATE: &str = "betrfs.state";
 /// What it says as long as it can.
 pub(crate) const TAKES_WRITES: &str = "takes writes";
+/// How it begins when data are lost that were taken, and neither a sync nor a write has said so.
+pub(crate) const LOST_DATA: &str = "takes writes, data that were taken are lost: ";
 /// Largest value in bytes.
 const VALUE_MAX: usize = 64 << 10;
 
@@ -56,12 +58,16 @@ impl Fs {
         counters.map(|(name, value)| format!("{name} {value}\n")).concat()
     }
 
-    /// [`TAKES_WRITES`], or since when and why it does not.
+    /// [`TAKES_WRITES`], or since when and why it does not, or behind [`LOST_DATA`] why data are lost of which nobody has heard.
     fn state(&self) -> String {
-        self.failure().map_or(TAKES_WRITES.into(), |reason| {
+        if let Some(reason) = self.failure() {
             let seconds = reason.time.elapsed().map_or(0, |since| since.as_secs());
-            format!("read-only for {seconds} s: {reason}")
-        })
+            return format!("read-only for {seconds} s: {reason}");
+        }
+        if self.streams.is_in_doubt() {
+            self.settle_lost();
+        }
+        self.unsaid_loss().map_or(TAKES_WRITES.into(), |loss| format!("{LOST_DATA}{loss}"))
     }
 
     /// The value of an extended attribute.

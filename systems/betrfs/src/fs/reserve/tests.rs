@@ -109,7 +109,7 @@ fn what_is_reserved_is_written_though_what_is_beside_it_finds_no_space() {
         fs.set_attr(file, &SetAttr { size: Some(2 * HALF as u64), ..SetAttr::default() }).expect("size");
         fs.allocate(file, KEEP, reserved, HALF as u64).expect("allocate");
         fill(&fs, b"filler");
-        let written = fs.serve_write(file, Some(0), &[9; 2 * HALF], false, crate::fs::IoPath::Collected);
+        let written = fs.serve_write(file, Some(0), &[9; 2 * HALF], false, crate::fs::IoPath::Mapping);
         assert_eq!(written.map_err(|e| e.errno()), Err(libc::ENOSPC));
         let found = fs.read(file, reserved, HALF).expect("read");
         assert!(found.len() == HALF && found.iter().all(|byte| *byte == 9), "reserved at {reserved}");
