@@ -24,6 +24,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
+    /// The block device that the kernel calls `name`.
+    pub(super) fn device(name: String) -> Subject {
+        Subject { path: format!("/dev/{name}").into(), name: Some(name), id: None }
+    }
+
     /// What an open descriptor is; or why it is neither a device nor a file.
     pub(super) fn of(host: &Host, at: &OwnedFd) -> Result<Subject, String> {
         let found = fstat(at).map_err(|error| std::io::Error::from(error).to_string())?;
