@@ -33,7 +33,7 @@ mod usage;
 pub use blocker::{Blocker, MountedPart};
 pub use decision::{Consent, Permit, may_overwrite};
 pub use hold::{Hold, InUse, hold, hold_to_write};
-pub use holder::{Holder, ServedMount};
+pub use holder::{Holder, ServedMount, fuse_connections};
 pub use refusal::EraseRefused;
 pub use report::{DeviceReport, Partition};
 pub use signatures::Signature;

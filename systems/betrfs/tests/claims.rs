@@ -1,7 +1,7 @@
 //! Whoever has a device or image keeps everybody from whatever shows the same bytes: loop devices that the tests attach.
 
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -170,6 +170,69 @@ fn mkfs_does_not_get_an_idle_partition_of_an_image_that_is_open() {
     }
     drop(opened);
     assert!(check_device(&file, false).unwrap().is_clean());
+}
+
+/// Whether another program is kept from claiming a device, as mkfs and mount do.
+fn is_kept(path: &Path) -> bool {
+    let claimed = std::fs::File::options().read(true).custom_flags(libc::O_EXCL).open(path);
+    claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+}
+
+/// It shows what the device shows that is open.
+#[test]
+fn mkfs_does_not_get_an_idle_second_loop_device_of_a_device_that_is_open() {
+    needs!(Root, Loop, Ext4);
+    let dir = tempfile::tempdir().unwrap();
+    let file = image(dir.path());
+    let first = LoopDevice::attach(&file, &[]);
+    let second = LoopDevice::attach(&file, &[]);
+    let partition = second.add_partition(1, 1 << 20);
+    let upper = LoopDevice::attach(first.path(), &[]);
+    for open in [first.path(), upper.path(), second.path()] {
+        let opened = betrfs::mount::open(open, &MountOptions::default()).unwrap();
+        for path in [first.path(), second.path(), &*partition, upper.path()] {
+            let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(path).output().unwrap();
+            let (path, open) = (path.display(), open.display());
+            assert!(!made.status.success(), "{path}: the store on {open} is overwritten");
+        }
+        drop(opened);
+        assert!(check_device(&file, false).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn an_idle_device_is_kept_from_others_unless_one_who_may_claim_beside_has_to_ask_it() {
+    needs!(Root, Loop);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("disk");
+    std::fs::File::create(&file).unwrap().set_len(IMAGE_BYTES).unwrap();
+    let device = LoopDevice::attach(&file, &[]);
+    let half = LoopDevice::attach(&file, &["-o", &HALF_BYTES.to_string()]);
+    {
+        let _claim = free(half.path());
+        assert!(is_kept(device.path()), "it shows the claimed half");
+    }
+    let one = device.add_partition(1, 1 << 20);
+    {
+        let _claim = free(half.path());
+        assert!(!is_kept(device.path()) && !is_kept(&one), "the first half may be claimed beside");
+        let _beside = free(&one);
+        assert!(is_kept(device.path()));
+    }
+    let two = device.add_partition(2, HALF_BYTES);
+    let second = LoopDevice::attach(&file, &[]);
+    {
+        let _claim = free(&two);
+        assert!(is_kept(half.path()), "it shows the claimed half");
+        assert!(!is_kept(second.path()), "the first half may be claimed beside");
+    }
+    let others = [second.add_partition(1, 1 << 20), second.add_partition(2, HALF_BYTES)];
+    let _claim = free(&two);
+    assert!(is_kept(&others[1]) && !is_kept(&others[0]));
+    let _beside = free(&one);
+    for path in [half.path(), device.path(), second.path(), &*others[0], &*others[1]] {
+        assert!(is_kept(path), "{}", path.display());
+    }
 }
 
 #[test]

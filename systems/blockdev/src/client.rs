@@ -391,6 +391,14 @@ impl Daemon {
         (is_of_this_boot && is_ours && process.is_alive(host)).then_some(Daemon { process, pidfd })
     }
 
+    /// Aborts its connection, wherever that is mounted. The number may be another file system's by now: so the connection is
+    /// pinned before it is asked whose it is, and the process asked once more whether it is still the daemon.
+    fn abort(&self, host: &Host, places: &DevicePaths, connection: u32) -> io::Result<()> {
+        let Some(pinned) = fusectl::Pinned::open(connection, &places.dir)? else { return Ok(()) };
+        let serves = fusectl::serves(host, self.process.pid, &places.mount(), connection);
+        if serves && self.process.is_alive(host) { pinned.abort() } else { Ok(()) }
+    }
+
     fn kill(&self, host: &Host) -> Result<(), SsdError> {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         if self.wait_for_end(host) {
@@ -530,10 +538,9 @@ pub fn detach(home: &Utf8Path, name: &str, force: bool) -> Result<(), SsdError> 
         return clean_dead(&home, name);
     };
     if force {
-        // its number may be another file system's by now
-        let mounted = fusectl::connection(&host, &places.mount());
-        if let Some(connection) = state.connection.filter(|own| mounted == Some(*own)) {
-            fusectl::abort(connection, &places.dir)
+        if let Some(connection) = state.connection {
+            daemon
+                .abort(&host, &places, connection)
                 .map_err(SsdError::io(format!("abort FUSE connection {connection}")))?;
         }
         // the kernel fails the requests of a ublk device whose server has ended

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -16,6 +18,8 @@ use blockdev::transport::Fuse;
 use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, Transport};
 use camino::{Utf8Path, Utf8PathBuf};
 use needs::{Case, Need};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use ssd::Regime;
 
 const MIB: u64 = 1 << 20;
@@ -24,7 +28,7 @@ const DEADLINE: Duration = Duration::from_secs(600);
 
 type Test = (&'static str, fn(&Bench));
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
     ("ext4_keeps_files_over_a_remount", ext4_keeps_files_over_a_remount),
     ("a_copy_of_the_mount_elsewhere_is_waited_for", a_copy_of_the_mount_elsewhere_is_waited_for),
     ("bytes_come_back_from_every_size_and_place", bytes_come_back_from_every_size_and_place),
@@ -32,6 +36,10 @@ const TESTS: [Test; 14] = [
     ("a_power_cut_keeps_what_was_flushed", a_power_cut_keeps_what_was_flushed),
     ("ext4_recovers_from_a_power_cut", ext4_recovers_from_a_power_cut),
     ("a_busy_device_stays_and_force_takes_it", a_busy_device_stays_and_force_takes_it),
+    (
+        "force_aborts_a_connection_whose_mount_is_gone_or_covered",
+        force_aborts_a_connection_whose_mount_is_gone_or_covered,
+    ),
     ("a_backing_file_keeps_the_bytes", a_backing_file_keeps_the_bytes),
     (
         "an_existing_backing_file_is_neither_grown_nor_emptied",
@@ -364,6 +372,57 @@ fn a_busy_device_stays_and_force_takes_it(bench: &Bench) {
     assert!(!mounts.iter().any(|m| m.target == state.mount));
     options.profile = "no-such".into();
     assert!(blockdev::attach(&bench.home(), &options, &Launcher::this_program().unwrap()).is_err());
+}
+
+/// A descriptor of a daemon's connection, which keeps that open as a daemon does that cannot end.
+fn connection_of(daemon: u32) -> OwnedFd {
+    let open = std::fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().flatten();
+    let fuse = open.filter(|entry| entry.path().read_link().is_ok_and(|file| file == Path::new("/dev/fuse")));
+    let number = fuse.last().unwrap().file_name().to_str().unwrap().parse().unwrap();
+    let pid = Pid::from_raw(daemon as i32).unwrap();
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()).unwrap()
+}
+
+/// Without it a daemon that waits for its own file would never end.
+fn force_aborts_a_connection_whose_mount_is_gone_or_covered(bench: &Bench) {
+    for is_covered in [true, false] {
+        let other = bench.attach(&AttachOptions::new("b", "ideal", 16 * MIB));
+        let state = bench.attach(&AttachOptions::new("a", "ideal", 16 * MIB)).keep().unwrap();
+        let connection = connection_of(state.daemon.pid);
+        let info = format!("/proc/self/fdinfo/{}", connection.as_raw_fd());
+        let is_told = std::fs::read_to_string(info).unwrap().contains("fuse_connection:");
+        // its file system stays as long as this is open
+        let user = File::open(state.mount.join("disk")).unwrap();
+        if is_covered {
+            must("mount", &["--bind", other.state().mount.as_str(), state.mount.as_str()]);
+        } else if is_told {
+            must("umount", &["-l", state.mount.as_str()]);
+        }
+        let (aborted, detached) = std::thread::scope(|scope| {
+            let detaching = scope.spawn(|| blockdev::detach(&bench.home(), "a", true));
+            let patience = Timespec { tv_sec: 30, tv_nsec: 0 };
+            // error conditions alone are waited for
+            let mut fds = [PollFd::new(&connection, PollFlags::empty())];
+            let aborted = poll(&mut fds, Some(&patience)).unwrap() == 1;
+            drop(connection);
+            (aborted, detaching.join().unwrap())
+        });
+        drop(user);
+        // the kernel calls a file without a mount by another name, so that it is not known as ours
+        if host::loopdev::backing_file(&host::Host::system(), &state.device)
+            .is_some_and(|file| file == "/disk")
+        {
+            must("losetup", &["-d", state.device.as_str()]);
+        }
+        let is_mounted = || host::Host::system().mounts().unwrap().iter().any(|m| m.target == state.mount);
+        while is_mounted() {
+            must("umount", &[state.mount.as_str()]);
+        }
+        bench.force();
+        drop(other);
+        assert!(aborted, "covered: {is_covered}, {detached:?}");
+    }
 }
 
 fn a_backing_file_keeps_the_bytes(bench: &Bench) {

@@ -34,6 +34,11 @@ pub enum Consent<'a> {
 /// [`EraseRefused::InUse`] with everything that is in the way; [`EraseRefused::NotAsked`] and
 /// [`EraseRefused::OtherDevice`] when the user has not agreed to that.
 pub fn may_overwrite(report: &DeviceReport, consent: Consent<'_>) -> Result<(), EraseRefused> {
+    decide(report, &report.path, consent)
+}
+
+/// As [`may_overwrite`], of what `at` leads to, which is also said to be `report.path`.
+fn decide(report: &DeviceReport, at: &Utf8Path, consent: Consent<'_>) -> Result<(), EraseRefused> {
     let mut blockers = report.blockers();
     if consent == Consent::NotNeeded {
         blockers.retain(|blocker| !blocker.is_unknown());
@@ -44,7 +49,7 @@ pub fn may_overwrite(report: &DeviceReport, consent: Consent<'_>) -> Result<(), 
     match consent {
         Consent::NotNeeded | Consent::Said(true) => Ok(()),
         Consent::Said(false) if !report.holds_data() => Ok(()),
-        Consent::Named(Some(erase)) if same(erase, &report.path) => Ok(()),
+        Consent::Named(Some(erase)) if same(erase, at) => Ok(()),
         Consent::Named(Some(erase)) => Err(EraseRefused::OtherDevice {
             device: report.path.clone(),
             erase: erase.to_owned(),
@@ -113,7 +118,7 @@ impl Permit {
             });
         }
         let report = DeviceReport::look(host, runner, &located, &held);
-        may_overwrite(&report, consent)?;
+        decide(&report, &located.pinned_path(), consent)?;
         match held {
             Ok(Ok(hold)) => Ok(Permit { report, hold }),
             // not reached: `report` then has a blocker
@@ -235,6 +240,49 @@ mod tests {
             matches!(judged, Err(EraseRefused::NotAsked { .. })),
             "a letter may be overwritten: {judged:?}"
         );
+    }
+
+    /// /dev/shm is no place that only root arranges.
+    #[test]
+    fn what_is_judged_in_dev_shm_is_what_is_held_too() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (path, blank) = (dir.path().join("image"), dir.path().join("blank"));
+        std::fs::write(&path, "a letter").unwrap();
+        std::fs::write(&blank, [0; 8]).unwrap();
+        let swapper = Swapper { swap: std::sync::Once::new(), from: blank, to: path.clone() };
+        let path = Utf8Path::from_path(&path).unwrap();
+        let judged = Permit::take(&Host::system(), &swapper, path, Consent::Said(false));
+        assert!(matches!(judged, Err(EraseRefused::NotAsked { .. })), "{judged:?}");
+    }
+
+    /// It is shown by a name that another file can have.
+    #[test]
+    fn a_file_whose_name_is_not_utf8_is_not_mistaken_for_the_one_that_has_the_name_it_is_shown_by() {
+        use std::os::unix::ffi::OsStrExt;
+
+        for parent in [Utf8Path::new("/dev/shm"), Utf8Path::new("/tmp")] {
+            let dir = tempfile::tempdir_in(parent).unwrap();
+            let (letter, blank) = (
+                dir.path().join(std::ffi::OsStr::from_bytes(b"image\xff")),
+                dir.path().join("image\u{fffd}"),
+            );
+            let (link, other) = (dir.path().join("link"), dir.path().join("other"));
+            std::fs::write(&letter, "a letter").unwrap();
+            std::fs::write(&blank, [0; 8]).unwrap();
+            std::fs::write(&other, [0; 8]).unwrap();
+            std::os::unix::fs::symlink(&letter, &link).unwrap();
+            let [blank, link] = [&blank, &link].map(|path| Utf8Path::from_path(path).unwrap());
+            let take = |consent| {
+                let swapper =
+                    Swapper { swap: std::sync::Once::new(), from: other.clone(), to: other.clone() };
+                Permit::take(&Host::system(), &swapper, link, consent)
+            };
+            let judged = take(Consent::Said(false));
+            assert!(matches!(judged, Err(EraseRefused::NotAsked { .. })), "{judged:?}");
+            let judged = take(Consent::Named(Some(blank)));
+            assert!(matches!(judged, Err(EraseRefused::OtherDevice { .. })), "{judged:?}");
+            take(Consent::Named(Some(link))).unwrap();
+        }
     }
 
     #[test]

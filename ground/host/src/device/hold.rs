@@ -5,28 +5,26 @@
 //! on these. So whoever holds one of them looks at the others, after he has it himself: of two that do so at once one at
 //! least sees the other.
 
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use camino::Utf8PathBuf;
 use rustix::fs::{FileType, FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
 use super::loops::Loops;
 use super::subject::{Subject, locate, reopen_path};
 use super::usage::uses_of;
-use crate::{Host, block};
+use crate::Host;
 
 /// What keeps others from a device or a file as long as it lives.
 #[derive(Debug)]
 pub struct Hold {
     file: File,
-    /// What shows the same bytes and can be had beside it: the file below a loop device, which partitions share, and loop devices of a
-    /// file, of which their partitions are a part.
+    /// What shows the same bytes and can be had beside it: the file below a loop device, which partitions share, and other
+    /// devices of that file.
     _others: Vec<File>,
 }
 
@@ -43,8 +41,12 @@ impl Hold {
 
 /// Keeps others away from `path`. A block device is claimed with O_EXCL (open(2)): mount, swapon, mkfs and other claims fail
 /// meanwhile, ordinary opens do not. A file is locked (flock(2)), which binds those that lock it too, as all of loadline
-/// does; so is the file below a loop device. What shows the same bytes must not be claimed either; a loop device that
-/// nobody uses is claimed, too, so that nobody begins to.
+/// does; so is the file below a loop device. What shows any of the same bytes must not be claimed either.
+///
+/// A device among these that nobody uses is claimed, too, so that nobody begins to: always when it shows only what `path`
+/// does. One that shows more, such as a second loop device of the file in which `path` is a partition, is claimed unless a
+/// partition or loop device exists that shows none of the bytes of `path` and whose claim has to ask for it. So partitions
+/// of one disk can be claimed side by side; what shows both stays open to programs that know nothing of loadline.
 ///
 /// # Errors
 /// It cannot be opened, or is neither a block device, a file nor a directory.
@@ -85,7 +87,8 @@ fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<H
     let mut held = Vec::new();
     let loops = Loops::read(host, host.mounts().unwrap_or_default());
     // what has no name in /sys has no loop device either
-    let others = Subject::of(host, at).map(|subject| loops.sharing(host, &subject)).unwrap_or_default();
+    let Ok(subject) = Subject::of(host, at) else { return Ok(Ok(Hold { file, _others: held })) };
+    let others = loops.sharing(host, &subject);
     for other in &others {
         match claim_other(other) {
             Ok(None) => return Ok(Err(InUse(other.path.clone().into()))),
@@ -98,15 +101,11 @@ fn hold_as(host: &Host, at: &OwnedFd, open: &OpenOptions) -> io::Result<Result<H
             Err(_) => {}
         }
     }
-    if !is_block {
-        // after all were asked: who has a whole device is in the way of whoever asks for a partition of it
-        let names = others.iter().filter_map(|other| other.name.as_deref());
-        for disk in names.map(|name| block::disk_name(host, name)).collect::<BTreeSet<_>>() {
-            let path = Utf8PathBuf::from(format!("/dev/{disk}"));
-            match claim_other(&Subject { path: path.clone(), name: Some(disk), id: None }) {
-                Ok(None) => return Ok(Err(InUse(path.into()))),
-                claimed => held.extend(claimed.ok().flatten()),
-            }
+    // after all were asked: who has a whole device is in the way of whoever asks for a partition of it
+    for device in loops.to_hold(host, &subject, &others).into_iter().map(Subject::device) {
+        match claim_other(&device) {
+            Ok(None) => return Ok(Err(InUse(device.path.into()))),
+            claimed => held.extend(claimed.ok().flatten()),
         }
     }
     Ok(Ok(Hold { file, _others: held }))

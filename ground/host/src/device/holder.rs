@@ -116,11 +116,16 @@ fn fdinfo(host: &Host, pid: u32, descriptor: &str, key: &str) -> Option<u64> {
     text::value_of(&info, key, ':')?.parse().ok()
 }
 
-/// Whether a process serves through /dev/fuse, and the number of the connection, which Linux tells since 6.16.
+/// Numbers of the FUSE connections that a process serves, which Linux tells since 6.16.
+pub fn fuse_connections(host: &Host, pid: u32) -> Vec<u64> {
+    let open = descriptors(host, pid).into_iter().filter(|(_, file)| file == "/dev/fuse");
+    open.filter_map(|(number, _)| fdinfo(host, pid, &number, "fuse_connection")).collect()
+}
+
+/// Whether a process serves through /dev/fuse, and the number of the connection, as far as it is told.
 fn fuse_of(host: &Host, pid: u32) -> (bool, Option<u64>) {
-    let open = descriptors(host, pid);
-    let mut fuse = open.iter().filter(|(_, file)| file == "/dev/fuse").peekable();
-    (fuse.peek().is_some(), fuse.find_map(|(number, _)| fdinfo(host, pid, number, "fuse_connection")))
+    let serves = descriptors(host, pid).iter().any(|(_, file)| file == "/dev/fuse");
+    (serves, fuse_connections(host, pid).first().copied())
 }
 
 /// Mounts of all namespaces that a daemon serves: known by the connection's number, which is their device's; on a kernel

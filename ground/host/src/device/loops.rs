@@ -1,5 +1,6 @@
 //! Loop devices, and what shows the same bytes by way of them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -77,27 +78,52 @@ impl Loops {
         let own = self.origin(host, subject.clone());
         let disks: Vec<String> =
             own.way.iter().filter_map(|s| Some(block::disk_name(host, s.name.as_ref()?))).collect();
-        let device =
-            |name: String| Subject { path: format!("/dev/{name}").into(), name: Some(name), id: None };
-        let shares = |other: &Subject| {
-            let other = self.origin(host, other.clone());
-            let is_same = match (&own.lowest, &other.lowest) {
-                (one @ Subject { name: None, .. }, other @ Subject { name: None, .. }) => {
-                    is_same_file(one, other)
-                }
-                (one, other) => one.name == other.name,
-            };
-            is_same && own.bytes.start < other.bytes.end && other.bytes.start < own.bytes.end
-        };
+        let shares = |other: &Subject| own.shares(&self.origin(host, other.clone()));
         let mut sharing: Vec<Subject> = own.way.iter().skip(1).cloned().collect();
         for (disk, _) in self.shown.iter().filter(|(name, _)| !disks.contains(name)) {
             // whoever has the disk has its partitions; another partition that is in use makes the disk look so
-            let parts = block::partition_names(host, disk).into_iter().map(device);
+            let parts = block::partition_names(host, disk).into_iter().map(Subject::device);
             let parts: Vec<Subject> = parts.filter(shares).collect();
-            let whole = Some(device(disk.clone())).filter(|disk| parts.is_empty() && shares(disk));
+            let whole = Some(Subject::device(disk.clone())).filter(|disk| parts.is_empty() && shares(disk));
             sharing.extend(parts.into_iter().chain(whole));
         }
         sharing
+    }
+
+    /// Which devices can be claimed together with `subject`, of those that [`Loops::sharing`] finds: each that shows no other
+    /// bytes, with all of its disk where that shows none either; and one that does show others, unless it would be in the way
+    /// of somebody who claims a device with none of the subject's bytes.
+    pub(super) fn to_hold(&self, host: &Host, subject: &Subject, sharing: &[Subject]) -> BTreeSet<String> {
+        let own = self.origin(host, subject.clone());
+        let disk = |name: &str| block::disk_name(host, name);
+        let origin = |name: &str| self.origin(host, Subject::device(name.to_owned()));
+        let shows_no_more = |name: &str| own.contains(&origin(name));
+        let names = sharing.iter().filter_map(|other| other.name.as_deref());
+        let (inside, beyond): (Vec<&str>, Vec<&str>) = names.partition(|name| shows_no_more(name));
+        let widest = |name: &str| Some(disk(name)).filter(|disk| shows_no_more(disk));
+        let inside = inside.into_iter().map(|name| widest(name).unwrap_or_else(|| name.to_owned()));
+        let mut held: BTreeSet<String> = inside.collect();
+        if beyond.is_empty() {
+            return held;
+        }
+        let disks = own.way.iter().filter_map(|s| s.name.as_deref()).map(disk);
+        let disks: BTreeSet<String> = disks.chain(self.shown.iter().map(|(name, _)| name.clone())).collect();
+        let devices = disks.iter().flat_map(|disk| {
+            let parts = block::partition_names(host, disk).into_iter();
+            parts.chain([disk.clone()])
+        });
+        let beside = devices.filter(|name| own.is_beside(&origin(name))).map(Subject::device);
+        // what is asked by whoever claims one of these
+        let asked: BTreeSet<String> = beside
+            .flat_map(|beside| self.sharing(host, &beside).into_iter().chain([beside]))
+            .filter_map(|asked| asked.name)
+            .collect();
+        // a partition that is claimed is in the way of its disk, and the other way round
+        let is_free = |name: &&str| {
+            !asked.iter().any(|asked| asked == name || disk(asked) == *name || *asked == disk(name))
+        };
+        held.extend(beyond.into_iter().filter(is_free).map(str::to_owned));
+        held
     }
 
     fn origin(&self, host: &Host, subject: Subject) -> Origin {
@@ -142,6 +168,37 @@ struct Origin {
     lowest: Subject,
     /// Which bytes of that.
     bytes: Range<u64>,
+}
+
+impl Origin {
+    fn has_same_lowest(&self, other: &Origin) -> bool {
+        match (&self.lowest, &other.lowest) {
+            (one @ Subject { name: None, .. }, other @ Subject { name: None, .. }) => {
+                is_same_file(one, other)
+            }
+            (one, other) => one.name == other.name,
+        }
+    }
+
+    fn overlaps(&self, other: &Origin) -> bool {
+        self.bytes.start < other.bytes.end && other.bytes.start < self.bytes.end
+    }
+
+    /// Whether both show some of the same bytes.
+    fn shares(&self, other: &Origin) -> bool {
+        self.has_same_lowest(other) && self.overlaps(other)
+    }
+
+    /// Whether both show the same thing, and no byte of it both.
+    fn is_beside(&self, other: &Origin) -> bool {
+        self.has_same_lowest(other) && !self.overlaps(other)
+    }
+
+    /// Whether the other one shows nothing but what this one does.
+    fn contains(&self, other: &Origin) -> bool {
+        let (own, other_bytes) = (&self.bytes, &other.bytes);
+        self.has_same_lowest(other) && own.start <= other_bytes.start && other_bytes.end <= own.end
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
+    /// The block device that the kernel calls `name`.
+    pub(super) fn device(name: String) -> Subject {
+        Subject { path: format!("/dev/{name}").into(), name: Some(name), id: None }
+    }
+
     /// What an open descriptor is; or why it is neither a device nor a file.
     pub(super) fn of(host: &Host, at: &OwnedFd) -> Result<Subject, String> {
         let found = fstat(at).map_err(|error| std::io::Error::from(error).to_string())?;
@@ -63,11 +68,19 @@ impl Located {
         Ok(Located { subject: Subject::of(host, &at).map_err(refused)?, at })
     }
 
-    /// A path to read it by: that of the descriptor, or its own in /dev, which only root arranges and programs know.
+    /// A path to read it by: that of the descriptor; or a block device's usual one, which only root arranges and programs
+    /// know. Others may make files in /dev, such as in /dev/shm.
     pub(super) fn content_path(&self) -> Utf8PathBuf {
-        if self.subject.path.starts_with("/dev") {
+        // the kernel writes `!` for a slash in a name
+        let usual = self.subject.name.as_ref().map(|name| format!("/dev/{}", name.replace('!', "/")));
+        if usual.is_some_and(|usual| self.subject.path == usual) {
             return self.subject.path.clone();
         }
+        self.pinned_path()
+    }
+
+    /// The path of the descriptor, which leads to what was located whatever has its name now.
+    pub(super) fn pinned_path(&self) -> Utf8PathBuf {
         Utf8PathBuf::from_path_buf(reopen_path(&self.at)).unwrap_or_else(|_| self.subject.path.clone())
     }
 }

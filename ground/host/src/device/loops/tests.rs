@@ -46,11 +46,12 @@ fn what_has_the_same_bytes_is_found_from_either_side_and_nothing_else() {
         ("loop3/size", "4096\n"),
     ]);
     let loops = Loops::read(&host, Vec::new());
+    let subject = |name: &str| match name.strip_prefix("/images") {
+        Some(_) => Subject { path: name.into(), name: None, id: None },
+        None => Subject::device(name.into()),
+    };
     let sharing = |name: &str| {
-        let subject = match name.strip_prefix("/images") {
-            Some(_) => Subject { path: name.into(), name: None, id: None },
-            None => Subject { path: format!("/dev/{name}").into(), name: Some(name.into()), id: None },
-        };
+        let subject = subject(name);
         let mut others: Vec<String> =
             loops.sharing(&host, &subject).into_iter().map(|other| other.path.into_string()).collect();
         others.sort();
@@ -64,4 +65,13 @@ fn what_has_the_same_bytes_is_found_from_either_side_and_nothing_else() {
     assert_eq!(sharing("loop2"), ["/dev/loop0p1", "/images/a"]);
     assert_eq!(sharing("/images/b"), ["/dev/loop3"]);
     assert_eq!(sharing("loop3"), ["/images/b"]);
+    let held = |name: &str| {
+        let (subject, loops) = (subject(name), &loops);
+        let held = loops.to_hold(&host, &subject, &loops.sharing(&host, &subject));
+        held.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(held("/images/a"), ["loop0", "loop1", "loop2"], "a disk with all of its partitions");
+    assert_eq!(held("loop0"), ["loop1", "loop2"]);
+    assert_eq!((held("loop0p1"), held("loop0p2")), (vec!["loop2".into()], vec!["loop1".into()]));
+    assert_eq!((held("loop1"), held("loop2")), (vec!["loop0p2".into()], vec!["loop0p1".into()]));
 }
