@@ -157,9 +157,7 @@ impl Attached {
     }
 
     fn reap(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.wait();
-        }
+        self.child.as_mut().map(reap);
     }
 }
 
@@ -273,13 +271,18 @@ fn launch(places: &DevicePaths, launcher: &Launcher) -> Result<(Child, Option<St
     Ok((child, started))
 }
 
+/// Waits for the end of a daemon, but not for ever: one that waits for its device does not end, not even when killed.
+fn reap(child: &mut Child) {
+    host::wait::wait_until(PATIENCE, || !matches!(child.try_wait(), Ok(None)));
+}
+
 /// Takes away a daemon that did not come up, and what it had made.
 fn give_up(host: &Host, home: &Utf8Path, places: &DevicePaths, mut child: Child, name: &str) {
     if let Some(connection) = fusectl::connection(host, &places.mount()) {
         let _ = fusectl::abort(connection, &places.dir);
     }
     let _ = child.kill();
-    let _ = child.wait();
+    reap(&mut child);
     if let Err(error) = clean_dead(home, name) {
         tracing::warn!(%error, name, "a daemon that did not come up left something behind");
     }
@@ -549,7 +552,11 @@ pub fn detach(home: &Utf8Path, name: &str, force: bool) -> Result<(), SsdError> 
     }
     match question(&home, name, &Request::Detach, PATIENCE)? {
         Reply::Detached(left) if left.is_empty() => {
-            daemon.wait_for_end(&host);
+            if !daemon.wait_for_end(&host) {
+                let message =
+                    format!("the device is detached, but process {} does not end", daemon.process.pid);
+                return Err(SsdError::Daemon { message });
+            }
             places.remove();
             Ok(())
         }

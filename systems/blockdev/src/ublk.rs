@@ -197,10 +197,17 @@ impl<R: Waiter + From<Waiting>> Queue<R> {
                     (BELL, _) if io_uring::cqueue::more(done.flags()) => {}
                     (BELL, _) => push(&mut io.borrow_mut().submission, &self.mailbox.hear()),
                     (tag, 0..) => self.take(tag as u16, &io),
-                    (_, error) => {
+                    (tag, error) => {
                         self.buffers.live.update(|live| live - 1);
+                        let error = io::Error::from_raw_os_error(-error);
                         if ready.is_some() {
-                            return Err(io::Error::from_raw_os_error(-error));
+                            return Err(error);
+                        }
+                        // the kernel takes all of them back with this when the device ends
+                        if error.raw_os_error() != Some(libc::ENODEV) {
+                            host::daemon::log::error(format_args!(
+                                "ublk: tag {tag} is not served any more: {error}"
+                            ));
                         }
                     }
                 }
