@@ -98,7 +98,7 @@ pub struct MountState {
     pub target: Utf8PathBuf,
     /// The device or image, as the table of mounts shows it.
     pub source: String,
-    /// In its own words: that it takes writes, or why it does not; None if it does not answer.
+    /// In its own words: that it takes writes, what it has lost, or why it takes none; None if it does not answer.
     pub state: Option<String>,
 }
 

@@ -111,9 +111,9 @@ pub enum MountError {
         /// What is wrong.
         cause: Error,
     },
-    /// No program has heard of it.
+    /// No program is known to have heard of it: what was written through a mapping the kernel says itself.
     #[error(
-        "{path}: data that were written to a file are lost, and no sync or later write has said so: {reason}"
+        "{path}: data that were written to a file are lost, and perhaps no program has heard of it: {reason}"
     )]
     LostData {
         /// The device or image.
@@ -512,8 +512,8 @@ fn mount_at(dir: &Path) -> Result<Option<MountEntry>> {
 /// is in use goes when its last user leaves.
 ///
 /// # Errors
-/// [`MountError::NotMounted`]; [`MountError::Io`], such as EBUSY. It is unmounted all the same with [`MountError::Lost`], and if the
-/// sync failed.
+/// [`MountError::NotMounted`]; [`MountError::Io`], such as EBUSY. It is unmounted all the same with [`MountError::Lost`] and
+/// [`MountError::LostData`], and if the sync failed.
 pub fn umount(dir: &Path, lazy: bool) -> Result<()> {
     let shown = || dir.display().to_string();
     // That of a dead daemon cannot be resolved.

@@ -265,7 +265,7 @@ impl Loss {
     /// The file was cut to `size` bytes: what was lost behind them is not missing any more.
     pub fn truncated(&mut self, size: u64) {
         if size <= self.from {
-            (self.from, self.heard) = (u64::MAX, true);
+            (self.from, self.heard, self.reported) = (u64::MAX, true, true);
         }
     }
 }
@@ -351,6 +351,15 @@ impl Node {
             std::hint::spin_loop();
         }
         self.state.write().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The state, if nobody changes it.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
+        match self.state.try_read() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The state, if nobody has it.

@@ -244,10 +244,15 @@ fn partitions_of_a_file_that_a_second_device_shows_are_claimed_side_by_side() {
     let device = LoopDevice::attach(&file, &[]);
     let (one, two) = (device.add_partition(1, 1 << 20), device.add_partition(2, HALF_BYTES));
     let second = LoopDevice::attach(&file, &[]);
-    let _both = (free(&one), free(&two));
+    let both = (free(&one), free(&two));
     for other in [&*one, &*two, second.path(), &*file] {
         assert!(is_refused(other), "{}", other.display());
     }
+    drop(both);
+    // a table of partitions that is not the same
+    second.add_partition(2, HALF_BYTES);
+    let _two = free(&two);
+    let _one = free(&one);
 }
 
 #[test]

@@ -90,20 +90,18 @@ impl Loops {
         sharing
     }
 
-    /// Which devices can be claimed together with `subject`, of those that [`Loops::sharing`] finds: each that shows no other
-    /// bytes, with all of its disk where that shows none either; and one that does show others, unless it would be in the way
-    /// of somebody who claims a device with none of the subject's bytes.
+    /// Which devices can be claimed together with `subject`, of those that [`Loops::sharing`] finds: the disk of each, if that
+    /// shows no other bytes; else the device itself, unless it would be in the way of somebody who claims a device with none
+    /// of the subject's bytes.
     pub(super) fn to_hold(&self, host: &Host, subject: &Subject, sharing: &[Subject]) -> BTreeSet<String> {
         let own = self.origin(host, subject.clone());
         let disk = |name: &str| block::disk_name(host, name);
         let origin = |name: &str| self.origin(host, Subject::device(name.to_owned()));
         let shows_no_more = |name: &str| own.contains(&origin(name));
         let names = sharing.iter().filter_map(|other| other.name.as_deref());
-        let (inside, beyond): (Vec<&str>, Vec<&str>) = names.partition(|name| shows_no_more(name));
-        let widest = |name: &str| Some(disk(name)).filter(|disk| shows_no_more(disk));
-        let inside = inside.into_iter().map(|name| widest(name).unwrap_or_else(|| name.to_owned()));
-        let mut held: BTreeSet<String> = inside.collect();
-        if beyond.is_empty() {
+        let (whole, parts): (Vec<&str>, Vec<&str>) = names.partition(|name| shows_no_more(&disk(name)));
+        let mut held: BTreeSet<String> = whole.into_iter().map(disk).collect();
+        if parts.is_empty() {
             return held;
         }
         let disks = own.way.iter().filter_map(|s| s.name.as_deref()).map(disk);
@@ -122,7 +120,7 @@ impl Loops {
         let is_free = |name: &&str| {
             !asked.iter().any(|asked| asked == name || disk(asked) == *name || *asked == disk(name))
         };
-        held.extend(beyond.into_iter().filter(is_free).map(str::to_owned));
+        held.extend(parts.into_iter().filter(is_free).map(str::to_owned));
         held
     }
 

@@ -4,6 +4,7 @@
 //! keeps them in bins of 1/64 of a power of two (values below 128 ns are exact), so that a percentile of its is up to 1.6 % off.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 use serde_json::Value;
@@ -278,32 +279,82 @@ struct JobTiming {
 }
 
 impl JobTiming {
-    /// A job with `stonewall` waits until those before it have ended, and in any case for its own `startdelay`. What it does
-    /// in its `ramp_time` does not count. Where it was alone with that (after others had ended, before one began to measure),
-    /// that time is left out.
+    /// What a job does in its `ramp_time` does not count. Time that jobs spent so while none measured, after one had, is left out.
     fn of_all(json: &Value, jobs: &[Value]) -> Result<Vec<JobTiming>, AppError> {
-        let (mut wall, mut end, mut left_out) = (0, 0, 0);
-        let mut timings = Vec::new();
-        for group in jobs.chunk_by(|one, next| one["groupid"] == next["groupid"]) {
-            let waits = option(json, &group[0], WAITS).is_some_and(|set| set != "0");
-            wall = if waits { end } else { wall };
-            let begin = |job| {
-                let begin = wall.max(wait_milliseconds(json, job, "startdelay")?);
-                Ok((begin, begin + wait_milliseconds(json, job, "ramp_time")?))
-            };
-            let begins = group.iter().map(begin).collect::<Result<Vec<(u64, u64)>, AppError>>()?;
-            if waits && wall > 0 {
-                let begun = begins.iter().map(|(begin, _)| begin).min();
-                let measured = begins.iter().map(|(_, measured)| measured).min();
-                left_out += measured.zip(begun).map_or(0, |(measured, begun)| measured - begun);
+        let mut group = None;
+        let plan = |job: &Value| {
+            // of clones, which are of one group, only the first waits
+            let is_first = group.replace(number(&job["groupid"])) != Some(number(&job["groupid"]));
+            Ok(JobPlan {
+                delay: wait_milliseconds(json, job, "startdelay")?,
+                has_wall: is_first && option(json, job, WAITS).is_some_and(|set| set != "0"),
+                ramp: wait_milliseconds(json, job, "ramp_time")?,
+                length: JobMilliseconds::of(json, job),
+            })
+        };
+        let plans = jobs.iter().map(plan).collect::<Result<Vec<JobPlan>, AppError>>()?;
+        let begins = JobPlan::begins(&plans);
+        let ramps: Vec<Range<u64>> =
+            begins.iter().zip(&plans).map(|(begin, plan)| *begin..begin + plan.ramp).collect();
+        let measured: Vec<Range<u64>> =
+            ramps.iter().zip(&plans).map(|(ramp, plan)| ramp.end..ramp.end + plan.length.all).collect();
+        let first = measured.iter().map(|span| span.start).min().unwrap_or(0);
+        let edges: BTreeSet<u64> =
+            ramps.iter().chain(&measured).flat_map(|span| [span.start, span.end]).collect();
+        let edges: Vec<u64> = edges.range(first..).copied().collect();
+        let is_within = |spans: &[Range<u64>], at: u64| spans.iter().any(|span| span.contains(&at));
+        let left_out: Vec<&[u64]> = edges
+            .windows(2)
+            .filter(|part| is_within(&ramps, part[0]) && !is_within(&measured, part[0]))
+            .collect();
+        let timing = |(plan, span): (JobPlan, Range<u64>)| {
+            let before = left_out.iter().filter(|part| part[1] <= span.start).map(|part| part[1] - part[0]);
+            JobTiming { begin: span.start - before.sum::<u64>(), length: plan.length }
+        };
+        Ok(plans.into_iter().zip(measured).map(timing).collect())
+    }
+}
+
+/// What says when a job begins.
+#[derive(Debug)]
+struct JobPlan {
+    delay: u64,
+    has_wall: bool,
+    ramp: u64,
+    length: JobMilliseconds,
+}
+
+impl JobPlan {
+    /// When fio lets each job go (backend.c, `run_threads`): again and again it goes through those that have not begun, passes
+    /// over one whose `startdelay` is not over, and goes no further at a `stonewall` while any job runs.
+    fn begins(plans: &[JobPlan]) -> Vec<u64> {
+        let mut begins: Vec<Option<u64>> = vec![None; plans.len()];
+        let end = |begin: u64, plan: &JobPlan| begin + plan.ramp + plan.length.all;
+        let mut now = 0;
+        loop {
+            let ends: Vec<u64> =
+                begins.iter().zip(plans).filter_map(|(begin, plan)| Some(end((*begin)?, plan))).collect();
+            let mut is_busy = ends.iter().any(|end| *end > now);
+            for (begin, plan) in begins.iter_mut().zip(plans).filter(|(begin, _)| begin.is_none()) {
+                if plan.delay > now {
+                    continue;
+                }
+                if plan.has_wall && is_busy {
+                    break;
+                }
+                *begin = Some(now);
+                is_busy = true;
             }
-            for (job, (_, measured)) in group.iter().zip(begins) {
-                let length = JobMilliseconds::of(json, job);
-                end = end.max(measured + length.all);
-                timings.push(JobTiming { begin: measured - left_out, length });
+            // when something changes next; at once where what has begun has nothing to do
+            let moments = begins
+                .iter()
+                .zip(plans)
+                .map(|(begin, plan)| begin.map_or(plan.delay, |begin| end(begin, plan)));
+            now = moments.filter(|moment| *moment > now).min().unwrap_or(now);
+            if begins.iter().all(Option::is_some) {
+                return begins.into_iter().flatten().collect();
             }
         }
-        Ok(timings)
     }
 }
 
@@ -481,7 +532,7 @@ mod tests {
         let told = |jobs: &[(&str, &str, u64)]| {
             let mut group = 0;
             let job = |(name, options, milliseconds): &(&str, &str, u64)| {
-                group += u64::from(options.contains("stonewall"));
+                group += u64::from(options.contains("stonewall") || options.contains("new_group"));
                 format!(
                     r#"{{"jobname": "{name}", "groupid": {group}, "error": 0,
                     "job options": {{"rw": "randread"{options}}},
@@ -509,9 +560,9 @@ mod tests {
             told(&[("a", "", 1000), ("b", "", 9000), ("a", late, 1000)]),
             (11.0, own(&[("a-read", 11_000), ("b-read", 9000)]))
         );
-        // a warm-up that is longer than that of others
+        // a warm-up that goes on while no other measures any more
         let ramp = r#", "ramp_time": "2""#;
-        assert_eq!(told(&[("a", ramp, 1000), ("b", "", 1000)]).0, 3.0);
+        assert_eq!(told(&[("a", ramp, 1000), ("b", "", 1000)]).0, 2.0);
         // behind a wall the later of both counts, and only what is beyond the wall is waited for
         let wall = r#", "stonewall": "1""#;
         let late = format!(r#"{wall}{late}"#);
@@ -523,6 +574,15 @@ mod tests {
             told(&[("a", r#", "ramp_time": "2""#, 1000), ("b", &ramp, 1000), ("a", &ramp, 3000)]),
             (5.0, own(&[("a-read", 5000), ("b-read", 1000)]))
         );
+        // a group without a wall measures beside a warm-up
+        let beside = r#", "new_group": "1""#;
+        assert_eq!(told(&[("a", "", 1000), ("b", &ramp, 5000), ("c", beside, 3000)]).0, 8.0);
+        // fio passes over who waits for his delay: a wall does not wait for him, nor do others for his wall
+        let later = r#", "startdelay": "20""#;
+        assert_eq!(told(&[("a", "", 1000), ("b", later, 5000), ("c", wall, 10_000)]).0, 25.0);
+        let later_wall = format!(r#"{wall}{later}"#);
+        assert_eq!(told(&[("a", "", 1000), ("b", &later_wall, 5000), ("c", "", 2000)]).0, 25.0);
+        assert_eq!(told(&[("a", "", 0), ("b", wall, 5000)]).0, 5.0);
         // of a group in which one measures at once, nothing is left out
         assert_eq!(told(&[("a", "", 1000), ("b", wall, 5000), ("c", r#", "ramp_time": "2""#, 2000)]).0, 6.0);
     }

@@ -188,7 +188,35 @@ impl Fs {
 
 #[cfg(test)]
 mod tests {
+    use betree::SimStorage;
+
     use super::*;
+    use crate::fs::{DirStream, NewFile, Options};
+
+    /// Most directories are read once: `find`, `cp -r`, `rm -r`.
+    #[test]
+    fn names_are_kept_of_a_directory_that_is_read_again() {
+        let options = Options::with_store(betree::Options::tiny());
+        let storage = SimStorage::new(64 << 20);
+        Fs::format(storage.clone(), &options).expect("format");
+        let fs = Fs::open(storage, &options).expect("open");
+        let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+        let inos: Vec<u64> = (0..5).map(|n| fs.make(1, &[b'a' + n], new).expect("make").ino).collect();
+        fs.forget(inos[0], 1);
+        let read = || {
+            let mut found = Vec::new();
+            let add = &mut |item: crate::fs::DirItem<'_>| {
+                found.extend(item.attr.filter(|_| !item.name.starts_with(b".")).map(|attr| attr.ino));
+                true
+            };
+            fs.read_dir(1, &mut DirStream::default(), 0, true, add).expect("read_dir");
+            found
+        };
+        assert_eq!((read(), fs.listings.of(1).is_some()), (inos.clone(), false));
+        assert_eq!((read(), fs.listings.of(1).is_some()), (inos.clone(), true));
+        fs.unlink(1, b"b").expect("unlink");
+        assert_eq!(read(), [&inos[..1], &inos[2..]].concat());
+    }
 
     #[test]
     fn many_directories_are_kept_within_a_bound() {

@@ -245,19 +245,22 @@ impl Fs {
             self.save_unsaved();
             self.db.checkpoint()?;
         }
-        match self.unsaid_loss() {
+        match self.unsaid_loss(|node| Some(node.read())) {
             Some(error) => Err(error),
             None if self.unsaved.load(Ordering::Acquire) => Err(Error::NoSpace),
             None => Ok(()),
         }
     }
 
-    /// What was lost of some file and nobody has heard.
-    fn unsaid_loss(&self) -> Option<Error> {
+    /// What was lost of some file and nobody has heard; of those whose state can be `looked` at.
+    fn unsaid_loss(
+        &self,
+        looked: impl Fn(&Node) -> Option<std::sync::RwLockReadGuard<'_, State>>,
+    ) -> Option<Error> {
         // A sync of everything has said it of all files.
         self.lost.lock().unwrap_or_else(|e| e.into_inner()).as_ref()?;
         self.nodes.all().into_iter().find_map(|node| {
-            let state = node.read();
+            let state = looked(&node)?;
             let loss = state.loss.as_ref().filter(|loss| !state.dead && !loss.is_heard());
             loss.map(|loss| loss.error())
         })

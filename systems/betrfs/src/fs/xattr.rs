@@ -5,6 +5,7 @@ use betree::WriteBatch;
 use super::{Fs, now};
 use crate::error::{Error, Result};
 use crate::key;
+use crate::node::Node;
 use crate::record::XATTRS;
 
 /// The attribute of the root directory that tells what the store has done since it was opened; it is in no list.
@@ -64,10 +65,11 @@ impl Fs {
             let seconds = reason.time.elapsed().map_or(0, |since| since.as_secs());
             return format!("read-only for {seconds} s: {reason}");
         }
-        if self.streams.is_in_doubt() {
+        // Whoever asks does not wait for the device: what others hold meanwhile is left out.
+        if self.streams.is_in_doubt() && self.settling.try_lock().is_ok() {
             self.settle_lost();
         }
-        self.unsaid_loss().map_or(TAKES_WRITES.into(), |loss| format!("{LOST_DATA}{loss}"))
+        self.unsaid_loss(Node::try_read).map_or(TAKES_WRITES.into(), |loss| format!("{LOST_DATA}{loss}"))
     }
 
     /// The value of an extended attribute.
