@@ -22,10 +22,11 @@ const PATTERNS: [&str; 9] = [
 /// corrections. Without its trials a run does not show whether ranks have measured it.
 pub fn affected(run: &Run) -> Vec<&'static str> {
     let study = Study::from_stored(&run.study).ok();
+    let any = |fits: &dyn Fn(&Study, &Workload) -> bool| {
+        study.as_ref().is_some_and(|study| study.workloads.iter().any(|one| fits(study, one)))
+    };
     let is_served = |one: &Workload| matches!(&one.load, Load::App { name } if is_database(name));
-    let counts_warmup = study
-        .as_ref()
-        .is_some_and(|study| study.workloads.iter().any(|one| is_served(one) && is_warm(study, one)));
+    let counts_warmup = any(&|study, one| is_served(one) && is_warm(study, one));
     let loads: Vec<&Load> = study.iter().flat_map(|study| &study.workloads).map(|one| &one.load).collect();
     let is_paced = study.as_ref().is_some_and(|study| {
         let of_workload = study.workloads.iter().any(|workload| workload.rate.is_some());
@@ -42,22 +43,13 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         let own = own.filter_map(|sweeps| sweeps.get("engine")).flatten();
         swept.chain(own).any(|engine| engine == "lmdb")
     });
-    let delayed = |by_fio: bool| {
-        study.as_ref().is_some_and(|study| {
-            study.workloads.iter().any(|one| has_delay(one) && is_by(study, one, by_fio))
-        })
-    };
+    let delayed = |by_fio: bool| any(&|study, one| has_delay(one) && is_by(study, one, by_fio));
     let by_fio = |fits: fn(&str) -> bool| {
-        study.as_ref().is_some_and(|study| {
-            study.workloads.iter().any(|one| is_by(study, one, true) && one.load.wml().is_some_and(fits))
-        })
+        any(&|study, one| is_by(study, one, true) && one.load.wml().is_some_and(fits))
     };
     let is_sliced = study.as_ref().is_some_and(|study| study.study.interleave.is_some());
     let text = |fits: fn(&str) -> bool| loads.iter().filter_map(|load| load.wml()).any(fits);
-    let took_from_number = study.as_ref().is_some_and(|study| {
-        let is_both = |one| is_warm(study, one) && is_of_a_number(study, one);
-        study.workloads.iter().any(is_both)
-    });
+    let took_from_number = any(&|study, one| is_warm(study, one) && is_of_a_number(study, one));
     let is_crowd = run.cells.iter().flat_map(|cell| &cell.parameters).any(|one| one.name == CONTAINERS)
         || run.trials.iter().any(|trial| !trial.extras.ranks.is_empty());
     // the version since which each is measured rightly

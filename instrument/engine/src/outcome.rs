@@ -81,18 +81,14 @@ pub(crate) fn sum_up(
 fn own_seconds(workload: &Workload, programs: &Programs, results: &[LaneResult]) -> Vec<Metric> {
     let threads = workload.processes.iter().flat_map(|process| &process.threads);
     let mut jobs = threads.filter_map(|thread| {
-        let budget = &thread.stream.as_ref()?.budget;
-        Some((thread.name.as_str(), budget.delay_seconds, budget.seconds))
+        let stream = thread.stream.as_ref()?;
+        let reads_back = stream.verify.as_ref().is_some_and(|verify| verify.read_back);
+        let budget = &stream.budget;
+        Some((thread.name.as_str(), budget.delay_seconds, budget.seconds, reads_back))
     });
     let Some(first) = jobs.next() else { return Vec::new() };
     // by what is to be done, so that all parts of one run tell them, whether or not they came to read back
-    let streams = workload
-        .processes
-        .iter()
-        .flat_map(|process| &process.threads)
-        .filter_map(|thread| thread.stream.as_ref());
-    let mut verifies = streams.filter_map(|stream| stream.verify.as_ref());
-    if jobs.all(|job| job == first) && !verifies.any(|verify| verify.read_back) {
+    if !first.3 && jobs.all(|job| job == first) {
         return Vec::new();
     }
     let mut intervals: BTreeMap<usize, (u64, u64)> = BTreeMap::new();

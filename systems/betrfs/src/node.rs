@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
 
 use crate::content::Content;
 use crate::error::{Error, Result};
@@ -205,6 +207,15 @@ impl LossCause {
     }
 }
 
+/// What was locked, if nobody had it.
+fn if_free<G>(tried: TryLockResult<G>) -> Option<G> {
+    match tried {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// Data of a file that were taken and are not there.
 #[derive(Debug)]
 pub(crate) struct Loss {
@@ -355,20 +366,12 @@ impl Node {
 
     /// The state, if nobody changes it.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
-        match self.state.try_read() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        if_free(self.state.try_read())
     }
 
     /// The state, if nobody has it.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, State>> {
-        match self.state.try_write() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        if_free(self.state.try_write())
     }
 
     /// The state of a node that nobody else has yet.

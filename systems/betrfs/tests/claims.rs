@@ -64,6 +64,17 @@ fn image(dir: &Path) -> PathBuf {
     path
 }
 
+fn blank_disk(dir: &Path) -> PathBuf {
+    let path = dir.join("disk");
+    std::fs::File::create(&path).unwrap().set_len(IMAGE_BYTES).unwrap();
+    path
+}
+
+/// Whether another program makes a file system there.
+fn is_made(path: &Path) -> bool {
+    Command::new("mkfs.ext4").args(["-q", "-F"]).arg(path).output().unwrap().status.success()
+}
+
 fn free(path: &Path) -> Claim {
     let begin = Instant::now();
     loop {
@@ -124,8 +135,7 @@ fn nothing_is_made_checked_or_shown_by_another_name_of_what_is_open() {
 fn partitions_are_claimed_side_by_side_and_not_with_their_disk() {
     needs!(Root, Loop);
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("disk");
-    std::fs::File::create(&file).unwrap().set_len(IMAGE_BYTES).unwrap();
+    let file = blank_disk(dir.path());
     let device = LoopDevice::attach(&file, &[]);
     let (one, two) = (device.add_partition(1, 1 << 20), device.add_partition(2, HALF_BYTES));
     let half = LoopDevice::attach(&file, &["-o", &HALF_BYTES.to_string()]);
@@ -149,8 +159,8 @@ fn mkfs_does_not_get_an_idle_loop_device_of_an_image_that_is_open() {
     let file = image(dir.path());
     let device = LoopDevice::attach(&file, &[]);
     let opened = betrfs::mount::open(&file, &MountOptions::default()).unwrap();
-    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(device.path()).output().unwrap();
-    assert!(!made.status.success(), "the store is overwritten");
+    let made = is_made(device.path());
+    assert!(!made, "the store is overwritten");
     drop(opened);
     assert!(check_device(&file, false).unwrap().is_clean());
 }
@@ -165,8 +175,8 @@ fn mkfs_does_not_get_an_idle_partition_of_an_image_that_is_open() {
     let partition = device.add_partition(1, 1 << 20);
     let opened = betrfs::mount::open(&file, &MountOptions::default()).unwrap();
     for path in [&*partition, device.path()] {
-        let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(path).output().unwrap();
-        assert!(!made.status.success(), "{}: the store is overwritten", path.display());
+        let made = is_made(path);
+        assert!(!made, "{}: the store is overwritten", path.display());
     }
     drop(opened);
     assert!(check_device(&file, false).unwrap().is_clean());
@@ -191,9 +201,9 @@ fn mkfs_does_not_get_an_idle_second_loop_device_of_a_device_that_is_open() {
     for open in [first.path(), upper.path(), second.path()] {
         let opened = betrfs::mount::open(open, &MountOptions::default()).unwrap();
         for path in [first.path(), second.path(), &*partition, upper.path()] {
-            let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(path).output().unwrap();
+            let made = is_made(path);
             let (path, open) = (path.display(), open.display());
-            assert!(!made.status.success(), "{path}: the store on {open} is overwritten");
+            assert!(!made, "{path}: the store on {open} is overwritten");
         }
         drop(opened);
         assert!(check_device(&file, false).unwrap().is_clean());
@@ -204,8 +214,7 @@ fn mkfs_does_not_get_an_idle_second_loop_device_of_a_device_that_is_open() {
 fn an_idle_device_is_kept_from_others_unless_one_who_may_claim_beside_has_to_ask_it() {
     needs!(Root, Loop);
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("disk");
-    std::fs::File::create(&file).unwrap().set_len(IMAGE_BYTES).unwrap();
+    let file = blank_disk(dir.path());
     let device = LoopDevice::attach(&file, &[]);
     let half = LoopDevice::attach(&file, &["-o", &HALF_BYTES.to_string()]);
     {
@@ -239,8 +248,7 @@ fn an_idle_device_is_kept_from_others_unless_one_who_may_claim_beside_has_to_ask
 fn partitions_of_a_file_that_a_second_device_shows_are_claimed_side_by_side() {
     needs!(Root, Loop);
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("disk");
-    std::fs::File::create(&file).unwrap().set_len(IMAGE_BYTES).unwrap();
+    let file = blank_disk(dir.path());
     let device = LoopDevice::attach(&file, &[]);
     let (one, two) = (device.add_partition(1, 1 << 20), device.add_partition(2, HALF_BYTES));
     let second = LoopDevice::attach(&file, &[]);

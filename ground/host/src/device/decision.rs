@@ -227,15 +227,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_judged_is_what_is_held_though_its_name_means_another_file_meanwhile() {
-        let dir = tempfile::tempdir().unwrap();
+    /// What is decided of a file with a letter, in whose place a blank one comes while it is judged.
+    fn judged_while_swapped(parent: &Utf8Path) -> Result<Permit, EraseRefused> {
+        let dir = tempfile::tempdir_in(parent).unwrap();
         let (path, blank) = (dir.path().join("image"), dir.path().join("blank"));
         std::fs::write(&path, "a letter").unwrap();
         std::fs::write(&blank, [0; 8]).unwrap();
         let swapper = Swapper { swap: std::sync::Once::new(), from: blank, to: path.clone() };
         let path = Utf8Path::from_path(&path).unwrap();
-        let judged = Permit::take(&Host::system(), &swapper, path, Consent::Said(false));
+        Permit::take(&Host::system(), &swapper, path, Consent::Said(false))
+    }
+
+    #[test]
+    fn what_is_judged_is_what_is_held_though_its_name_means_another_file_meanwhile() {
+        let judged = judged_while_swapped(Utf8Path::from_path(&std::env::temp_dir()).unwrap());
         assert!(
             matches!(judged, Err(EraseRefused::NotAsked { .. })),
             "a letter may be overwritten: {judged:?}"
@@ -245,13 +250,7 @@ mod tests {
     /// /dev/shm is no place that only root arranges.
     #[test]
     fn what_is_judged_in_dev_shm_is_what_is_held_too() {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let (path, blank) = (dir.path().join("image"), dir.path().join("blank"));
-        std::fs::write(&path, "a letter").unwrap();
-        std::fs::write(&blank, [0; 8]).unwrap();
-        let swapper = Swapper { swap: std::sync::Once::new(), from: blank, to: path.clone() };
-        let path = Utf8Path::from_path(&path).unwrap();
-        let judged = Permit::take(&Host::system(), &swapper, path, Consent::Said(false));
+        let judged = judged_while_swapped("/dev/shm".into());
         assert!(matches!(judged, Err(EraseRefused::NotAsked { .. })), "{judged:?}");
     }
 

@@ -458,20 +458,11 @@ fn outcome(name: String, kind: &str, direction: Direction, part: &Value) -> OpOu
         }
     }
     OpOutcome {
-        name,
-        kind: kind.into(),
-        class: OpClass::Io,
-        direction,
         // fdatasync of the engines that block is counted in the latencies alone
         ops: number(&part["total_ios"]).max(number(&part["lat_ns"]["N"])),
         bytes: number(&part["io_bytes"]),
-        errors: 0,
-        starved: 0,
         service,
-        intended: None,
-        ops_per_second: Vec::new(),
-        bytes_per_second: Vec::new(),
-        over_time: None,
+        ..OpOutcome::new(name, kind, OpClass::Io, direction)
     }
 }
 

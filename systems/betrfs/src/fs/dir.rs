@@ -6,7 +6,7 @@
 //! [`super::positions::DirectoryPositions`], as is near which name any other place lies that was given lately. The rest is found by
 //! reading the directory's names, but not all of a large one: anybody can ask for places that nobody gave.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 use super::listings::{FIRST, ListedName, place_behind};
 use super::{Attr, Fs};
@@ -219,10 +219,11 @@ impl Fs {
         if with == AttrMode::Nothing {
             return Ok(add(item(None)));
         }
-        if let Some(node) = self.nodes.get(*ino)
-            && node.read().names.iter().any(|known| known.parent.ino == dir.ino && *known.name == **name)
-        {
-            return Ok(self.show_node(&node, item(None), with, add));
+        if let Some(node) = self.nodes.get(*ino) {
+            let state = node.read();
+            if state.names.iter().any(|known| known.parent.ino == dir.ino && *known.name == **name) {
+                return Ok(self.show_node(&node, state, item(None), with, add));
+            }
         }
         match self.db.get(&key::entry(dir.dir()?, name))? {
             Some(value) => self.show(dir, name, record::decode(&value)?, next, with, add),
@@ -244,18 +245,18 @@ impl Fs {
             return Ok(add(DirItem { name, ino, kind, next, attr: None }));
         }
         let node = self.instantiate(dir, name, entry)?;
-        Ok(self.show_node(&node, DirItem { name, ino, kind, next, attr: None }, with, add))
+        Ok(self.show_node(&node, node.read(), DirItem { name, ino, kind, next, attr: None }, with, add))
     }
 
-    /// Shows a node's name, with its attributes if they are asked for.
+    /// Shows a node's name, with its attributes, which are in its `state`, if they are asked for.
     fn show_node(
         &self,
         node: &Arc<Node>,
+        state: RwLockReadGuard<'_, State>,
         item: DirItem<'_>,
         with: AttrMode,
         add: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> bool {
-        let state = node.read();
         if with == AttrMode::News && node.is_told(&state.inode) {
             return add(item);
         }
