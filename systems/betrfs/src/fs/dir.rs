@@ -273,20 +273,26 @@ impl Fs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use betree::SimStorage;
 
     use super::*;
     use crate::fs::{NewFile, Options, SetAttr};
 
-    #[test]
-    fn a_holder_hears_of_attributes_when_they_are_news() {
+    /// A file system with the files `a` to `e` in its root, which are held.
+    pub fn five_files() -> (Fs, Vec<u64>) {
         let options = Options::with_store(betree::Options::tiny());
         let storage = SimStorage::new(64 << 20);
         Fs::format(storage.clone(), &options).expect("format");
         let fs = Fs::open(storage, &options).expect("open");
         let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
         let inos: Vec<u64> = (0..5).map(|n| fs.make(1, &[b'a' + n], new).expect("make").ino).collect();
+        (fs, inos)
+    }
+
+    #[test]
+    fn a_holder_hears_of_attributes_when_they_are_news() {
+        let (fs, inos) = five_files();
         let news = |room: usize| {
             let (mut stream, mut told, mut room) = (DirStream::default(), Vec::new(), room);
             fs.read_on(1, &mut stream, 0, AttrMode::News, &mut |item| {

@@ -188,20 +188,14 @@ impl Fs {
 
 #[cfg(test)]
 mod tests {
-    use betree::SimStorage;
-
     use super::*;
-    use crate::fs::{DirStream, NewFile, Options};
+    use crate::fs::DirStream;
+    use crate::fs::dir::tests::five_files;
 
     /// Most directories are read once: `find`, `cp -r`, `rm -r`.
     #[test]
     fn names_are_kept_of_a_directory_that_is_read_again() {
-        let options = Options::with_store(betree::Options::tiny());
-        let storage = SimStorage::new(64 << 20);
-        Fs::format(storage.clone(), &options).expect("format");
-        let fs = Fs::open(storage, &options).expect("open");
-        let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
-        let inos: Vec<u64> = (0..5).map(|n| fs.make(1, &[b'a' + n], new).expect("make").ino).collect();
+        let (fs, inos) = five_files();
         fs.forget(inos[0], 1);
         let read = || {
             let mut found = Vec::new();
