@@ -41,9 +41,8 @@ pub fn judge_together(cells: &[(Effect, Sense)], thresholds: &Thresholds) -> Vec
         (all[i].p_adjusted, all[i].p_same_adjusted) = (p, p_same);
         let (effect, sense) = &cells[i];
         let finding = &mut all[i].finding;
-        let large = effect.estimate().abs() >= thresholds.floor.ln_1p() && effect.estimate() != 0.0;
         finding.verdict = match finding.verdict {
-            _ if p <= thresholds.alpha && large => direction(effect.estimate(), *sense),
+            _ if p <= thresholds.alpha => direction(effect.estimate(), *sense),
             _ if p_same <= thresholds.alpha => Verdict::Same,
             open @ Verdict::CannotTell { .. } => open,
             _ => doubt(effect, thresholds),
@@ -68,7 +67,7 @@ mod tests {
     #[test]
     fn one_borderline_cell_among_many_is_no_longer_better() {
         let thresholds = Thresholds::default();
-        let borderline = cell(0.02, 5);
+        let borderline = cell(0.032, 5);
         assert_eq!(
             judge_together(std::slice::from_ref(&borderline), &thresholds)[0].finding.verdict,
             Verdict::Better

@@ -47,6 +47,7 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
     let by_fio = |fits: fn(&str) -> bool| {
         any(&|study, one| is_by(study, one, true) && one.load.wml().is_some_and(fits))
     };
+    let fio_waits = any(&|study, one| is_by(study, one, true) && (is_warm(study, one) || has_delay(one)));
     let is_sliced = study.as_ref().is_some_and(|study| study.study.interleave.is_some());
     let text = |fits: fn(&str) -> bool| loads.iter().filter_map(|load| load.wml()).any(fits);
     let took_from_number = any(&|study, one| is_warm(study, one) && is_of_a_number(study, one));
@@ -89,7 +90,7 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         ),
         (
             3,
-            by_fio(waits),
+            fio_waits,
             "fio's counters of processors and devices include `startdelay` and `ramp_time`: they are too high",
         ),
         (
@@ -104,8 +105,13 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         ),
         (
             4,
-            by_fio(|text| has(text, "stonewall") && waits(text)),
-            "`stonewall` with `startdelay` or `ramp_time`: the interval was too long, the total is too low",
+            fio_waits && by_fio(|text| sections(text) > 1),
+            "fio's jobs that begin or warm up at different times: the interval was too long, the total is too low",
+        ),
+        (
+            4,
+            is_paced && any(&is_warm),
+            "the lateness of operations (`due_time_lateness`) includes the warm-up",
         ),
         (
             4,
@@ -147,11 +153,6 @@ fn is_by(study: &Study, of: &Workload, fio: bool) -> bool {
     let with = |(name, values)| (name == "with").then_some(values);
     let mut all = variables(study, of).filter_map(with).flatten().peekable();
     if all.peek().is_none() { !fio } else { all.any(|with| (with == "fio") == fio) }
-}
-
-/// Whether a job waits before it measures.
-fn waits(text: &str) -> bool {
-    has(text, "startdelay") || has(text, "ramp_time")
 }
 
 /// Whether its operations are due at times of their own.
@@ -259,17 +260,25 @@ mod tests {
             format!("[[workload]]\nname = 'w'\ntext = '''{text}'''\nparameters = {{ with = [{with}] }}")
         };
         let both = told(2, &job("'loadline', 'fio'"));
-        for part in
-            ["a job's startdelay", "longest one's", "fio's counters", "`group_reporting`", "`stonewall`"]
-        {
+        for part in ["a job's startdelay", "longest one's", "fio's counters", "`group_reporting`"] {
             assert!(both.contains(part), "{part}: {both}");
         }
         assert!(!told(2, &job("'fio'")).contains("a job's startdelay"));
         assert!(!told(2, &job("'loadline'")).contains("fio"));
         let fixed = told(3, &job("'fio'"));
-        assert!(
-            fixed.contains("group_reporting") && fixed.contains("stonewall") && !fixed.contains("counters")
-        );
+        assert!(fixed.contains("group_reporting") && !fixed.contains("counters"));
+        // jobs of one file that begin at different times, by what the file says or by the study's warm-up
+        let jobs = |first: &str, with: &str| {
+            let text = format!("[a]\nrw=read\n[b]\n{with}rw=read");
+            format!("[[workload]]\nname = 'w'\ntext = '''{text}'''\nparameters = {{ with = ['fio'] }}{first}")
+        };
+        let differs = |text: &str| told(3, text).contains("at different times");
+        assert!(differs(&jobs("", "startdelay=1\n")) && differs(&jobs("", "ramp_time=1\n")));
+        assert!(differs(&jobs("\nwarmup = 2.0", "")) && !differs(&jobs("", "")));
+        assert!(!differs(&job("'fio'")), "one job");
+        let paced = |with: &str| format!("[study]\nrate = 9.0\n{with}[[workload]]\nname = 'w'\ntext = 'run'");
+        assert!(told(3, &paced("warmup = 1.0\n")).contains("due_time_lateness"));
+        assert_eq!(told(3, &paced("")), "");
         assert_eq!(told(VERSION, &job("'fio'")), "");
         let sliced = "[study]\ninterleave = 0.02\n[[workload]]\nname = 'w'\ntext = 'eventgen rate=10'";
         assert!(told(2, sliced).contains("backlog"));

@@ -329,7 +329,8 @@ impl JobPlan {
     /// over one whose `startdelay` is not over, and goes no further at a `stonewall` while any job runs.
     fn begins(plans: &[JobPlan]) -> Vec<u64> {
         let mut begins: Vec<Option<u64>> = vec![None; plans.len()];
-        let end = |begin: u64, plan: &JobPlan| begin + plan.ramp + plan.length.all;
+        // a job that did nothing has ended when fio looks again
+        let end = |begin: u64, plan: &JobPlan| begin + (plan.ramp + plan.length.all).max(1);
         let mut now = 0;
         loop {
             let ends: Vec<u64> =
@@ -345,7 +346,7 @@ impl JobPlan {
                 *begin = Some(now);
                 is_busy = true;
             }
-            // when something changes next; at once where what has begun has nothing to do
+            // when something changes next
             let moments = begins
                 .iter()
                 .zip(plans)
@@ -574,6 +575,8 @@ mod tests {
         let later_wall = format!(r#"{wall}{later}"#);
         assert_eq!(told(&[("a", "", 1000), ("b", &later_wall, 5000), ("c", "", 2000)]).0, 25.0);
         assert_eq!(told(&[("a", "", 0), ("b", wall, 5000)]).0, 5.0);
+        // nothing else is pending that would wake fio at that time
+        assert_eq!(told(&[("a", "", 0), ("b", wall, 5000), ("c", r#", "startdelay": "3""#, 1000)]).0, 5.0);
         // of a group in which one measures at once, nothing is left out
         assert_eq!(told(&[("a", "", 1000), ("b", wall, 5000), ("c", r#", "ramp_time": "2""#, 2000)]).0, 6.0);
     }

@@ -65,11 +65,11 @@ impl Fs {
             let seconds = reason.time.elapsed().map_or(0, |since| since.as_secs());
             return format!("read-only for {seconds} s: {reason}");
         }
-        // Whoever asks does not wait for the device: what others hold meanwhile is left out.
-        if self.streams.is_in_doubt() && self.settling.try_lock().is_ok() {
-            self.settle_lost();
-        }
-        self.unsaid_loss(Node::try_read).map_or(TAKES_WRITES.into(), |loss| format!("{LOST_DATA}{loss}"))
+        // Whoever asks does not wait for the device: files that others hold meanwhile are left out, and what was lost of one that is
+        // not settled yet is said as it is.
+        let unsettled = || self.streams.loss().map(|loss| loss.cause.error());
+        let loss = self.unsaid_loss(Node::try_read).or_else(unsettled);
+        loss.map_or(TAKES_WRITES.into(), |loss| format!("{LOST_DATA}{loss}"))
     }
 
     /// The value of an extended attribute.
