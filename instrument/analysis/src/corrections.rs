@@ -47,7 +47,8 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
     let by_fio = |fits: fn(&str) -> bool| {
         any(&|study, one| is_by(study, one, true) && one.load.wml().is_some_and(fits))
     };
-    let fio_waits = any(&|study, one| is_by(study, one, true) && (is_warm(study, one) || has_delay(one)));
+    let fio_waits =
+        |study: &Study, one: &Workload| is_by(study, one, true) && (is_warm(study, one) || has_delay(one));
     let is_sliced = study.as_ref().is_some_and(|study| study.study.interleave.is_some());
     let text = |fits: fn(&str) -> bool| loads.iter().filter_map(|load| load.wml()).any(fits);
     let took_from_number = any(&|study, one| is_warm(study, one) && is_of_a_number(study, one));
@@ -90,7 +91,7 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         ),
         (
             3,
-            fio_waits,
+            any(&fio_waits),
             "fio's counters of processors and devices include `startdelay` and `ramp_time`: they are too high",
         ),
         (
@@ -105,7 +106,7 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         ),
         (
             4,
-            fio_waits && by_fio(|text| sections(text) > 1),
+            any(&|study, one| fio_waits(study, one) && one.load.wml().is_some_and(|text| sections(text) > 1)),
             "fio's jobs that begin or warm up at different times: the interval was too long, the total is too low",
         ),
         (

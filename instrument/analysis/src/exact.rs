@@ -63,7 +63,6 @@ fn judge(ratios: &[f64], identical: bool, sense: Sense) -> Finding {
     };
     // the ends are those of the pairs themselves: there is no noise that a law could speak of
     let interval = Interval { low, high, level: 1.0, coverage: 1.0 };
-    let differs = !identical && (low > 1.0 || high < 1.0);
     Finding {
         verdict,
         ratio: (product / n as f64).exp(),
@@ -71,7 +70,7 @@ fn judge(ratios: &[f64], identical: bool, sense: Sense) -> Finding {
         interval_same: interval,
         method: Method::Exact,
         n,
-        p_value: if differs { 0.0 } else { 1.0 },
+        p_value: if matches!(verdict, Verdict::Better | Verdict::Worse) { 0.0 } else { 1.0 },
         p_same: if verdict == Verdict::Same { 0.0 } else { 1.0 },
     }
 }

@@ -98,7 +98,9 @@ fn trials((run, cell): (&Run, u32), metric: MetricName) -> Option<Vec<Measured>>
     let of = |outcome: &Outcome| {
         let others = rate(outcome, names::OTHERS_CPU_SECONDS)?;
         let steal = rate(outcome, names::STOLEN_CPU_SECONDS).unwrap_or(0.0);
-        let used = rate(outcome, names::CPU_USER_SECONDS)? + rate(outcome, names::CPU_SYSTEM_SECONDS)?;
+        // in turns a trial counts all loads' seconds, and used the CPU in its own
+        let used = value(outcome, names::CPU_USER_SECONDS)? + value(outcome, names::CPU_SYSTEM_SECONDS)?;
+        let used = used / outcome.measured_seconds.max(f64::MIN_POSITIVE);
         let left = covariate::cpu_left(cores, others, steal)?;
         Some(Measured { value: metric.of(outcome)?, left, used, cores })
     };

@@ -53,6 +53,26 @@ fn reads_take_turns_and_each_trial_has_all_that_it_has_alone() {
     place.is_clean();
 }
 
+/// Two stacks' files in memory at once leave less of it for each than a trial alone has; so do they of a disk.
+#[test]
+fn what_a_trial_alone_has_more_of_is_not_for_turns() {
+    let place = place();
+    let synced =
+        READS.replace("flowop read", "flowop write").replace("fd=1 }", "fd=1 flowop fsync name=s,fd=1 }");
+    for (load, on, why) in [
+        (READS.replace("size=1m,prealloc", "size=1t"), "dir:a;dir:b", "more than a quarter of the memory"),
+        (READS.replace("size=1m", "size=$free"), "dir:a;dir:b", "depends on the target"),
+        (synced, "ext4@image;xfs@image", "share a disk"),
+    ] {
+        std::fs::write(place.dir.path().join("load.f"), load).unwrap();
+        let words = ["run", "load.f", "--on", on, "-n", "3", "--for", "2s", "--interleave", "50ms"];
+        let output = place.loadline(&words);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 #[test]
 fn what_one_stack_leaves_for_later_is_not_for_turns() {
     let place = place();

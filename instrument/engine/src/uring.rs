@@ -130,7 +130,9 @@ impl<'a> Uring<'a> {
         let mut ring = self.ring.borrow_mut();
         if self.in_flight.get() > 0 {
             // EINTR and EAGAIN: the loop comes back here.
-            let _ = ring.submit();
+            if !ring.submission().is_empty() {
+                let _ = ring.submit();
+            }
             let there = ring.completion().len();
             self.is_late.set(there < self.in_flight.get());
             if there == 0 && !others {

@@ -6,6 +6,7 @@
 //! for what another one did, and nothing in the load goes by the wall clock. [`slices`] says it of kept stacks, whose loads go on by
 //! numbers of operations.
 
+use host::Host;
 use rustix::fs::statfs;
 use spec::{Device, FsKind, StackSpec};
 use study::plan;
@@ -25,6 +26,9 @@ const TURNS_MIN: f64 = 10.0;
 const THREADS_MAX: u64 = 64;
 /// `f_type` of file systems in memory (linux/magic.h): tmpfs, ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// Part of the memory that the files of all stacks may fill together: one trial at a time would find it all free, and an emulated
+/// drive holds its data in memory a second time.
+const MEMORY_SHARE: u64 = 4;
 
 /// How long turns are to be, or why there are none.
 ///
@@ -34,9 +38,16 @@ pub fn turn(study: &Study, loads: &[ResolvedWorkload]) -> Result<Seconds, &'stat
     settings(study)?;
     let in_memory = study.stacks.iter().all(is_in_memory);
     let mut synced = false;
+    let room = memory_bytes() / MEMORY_SHARE / study.stacks.len() as u64;
     for load in loads.iter() {
         let model = load.model().ok_or("applications and simulations run as a whole")?;
         timing(load, model)?;
+        if load.sized_by_target {
+            return Err("the size of the load's files depends on the target");
+        }
+        if file_bytes(model) > room {
+            return Err("the files of all stacks would fill more than a quarter of the memory together");
+        }
         for thread in model.processes.iter().flat_map(|process| &process.threads) {
             let ops = kinds(thread)?;
             let writes = ops.iter().any(|kind| leaves_more(*kind));
@@ -49,12 +60,28 @@ pub fn turn(study: &Study, loads: &[ResolvedWorkload]) -> Result<Seconds, &'stat
             synced |= writes && !in_memory;
         }
     }
+    if synced && plan::stacks(study).iter().filter(|stack| is_on_a_common_disk(stack)).count() > 1 {
+        return Err("stacks that sync share a disk, and with it what one has left in its cache and journal");
+    }
     let seconds = if synced { TURN_SECONDS_SYNCED } else { TURN_SECONDS };
     let shortest = loads.iter().map(|load| load.seconds).fold(f64::INFINITY, f64::min);
     if shortest < TURNS_MIN * seconds {
         return Err("the trials are too short to be cut into turns");
     }
     Seconds::new(seconds).map_err(|_| "the length of a turn is out of range")
+}
+
+/// Memory that loads may have: the machine's, or a limit that this process is under.
+fn memory_bytes() -> u64 {
+    let host = Host::system();
+    let limit = host::cgroup::memory_limit(&host).unwrap_or(u64::MAX);
+    host.memory_bytes().map_or(limit, |all| all.min(limit))
+}
+
+/// Bytes of all files that a load may have at once. One that is not known yet is refused elsewhere, with a message of its own.
+fn file_bytes(model: &Workload) -> u64 {
+    let of = |set| workload::Layout::build(set, &model.draws, 1).map_or(0, |layout| layout.total_bytes());
+    model.filesets.iter().map(of).fold(0, u64::saturating_add)
 }
 
 fn settings(study: &Study) -> Result<(), &'static str> {
@@ -198,6 +225,11 @@ fn leaves_more(kind: Kind) -> bool {
         kind,
         CreateFile | DeleteFile | Write | WriteWholeFile | AppendFile | AppendFileRand | MakeDir | RemoveDir
     )
+}
+
+/// Whether a stack's data are on a disk of the machine that other stacks' are on, too.
+fn is_on_a_common_disk(stack: &StackSpec) -> bool {
+    matches!(stack.device(), Device::Image(_) | Device::Directory(_)) && !is_in_memory(stack)
 }
 
 fn is_in_memory(stack: &StackSpec) -> bool {

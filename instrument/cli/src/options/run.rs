@@ -138,9 +138,9 @@ pub struct Run {
     /// No more trials for a cell once the 95 % interval of its median is within +- this share
     #[arg(long, value_name = "PERCENT")]
     pub stop_early: Option<f64>,
-    /// Trials of a block in turns, their stacks side by side: off runs one trial after the other, auto takes turns where that is
-    /// valid and says so, a time such as 50ms is the length of a turn (docs/semantics.md). Without it the study's `interleave`,
-    /// else off: how often turns call equal stacks different has not been measured on a quiet machine yet
+    /// Trials of a block in turns, their stacks side by side: auto takes turns where that is valid and says so, off runs one trial
+    /// after the other, a time such as 50ms is the length of a turn (docs/semantics.md). Ratios are several times more certain;
+    /// rates are those beside another load. Without it the study's `interleave`, else off
     #[arg(long, value_name = "HOW")]
     pub interleave: Option<String>,
     /// Go on with the latest unfinished run of the same study

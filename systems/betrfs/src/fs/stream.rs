@@ -416,11 +416,6 @@ impl Streams {
         self.shared.state().lost.keys().copied().collect()
     }
 
-    /// What is lost of one of these files.
-    pub fn loss(&self) -> Option<LostData> {
-        self.shared.state().lost.values().next().cloned()
-    }
-
     /// What of `ino` is lost, if it is among these.
     pub fn loss_of(&self, ino: u64) -> Option<LostData> {
         self.shared.state().lost.get(&ino).cloned()

@@ -67,7 +67,10 @@ impl Fs {
         }
         // Whoever asks does not wait for the device: files that others hold meanwhile are left out, and what was lost of one that is
         // not settled yet is said as it is.
-        let unsettled = || self.streams.loss().map(|loss| loss.cause.error());
+        let is_dead =
+            |ino| self.nodes.get(ino).is_none_or(|node| node.try_read().is_some_and(|state| state.dead));
+        let mut lost = self.streams.lost().into_iter().filter(|ino| !is_dead(*ino));
+        let unsettled = || lost.find_map(|ino| self.streams.loss_of(ino)).map(|loss| loss.cause.error());
         let loss = self.unsaid_loss(Node::try_read).or_else(unsettled);
         loss.map_or(TAKES_WRITES.into(), |loss| format!("{LOST_DATA}{loss}"))
     }
