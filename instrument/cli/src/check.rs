@@ -279,7 +279,9 @@ fn describe(workload: &Workload) -> String {
     for process in &workload.processes {
         for thread in &process.threads {
             if let Some(stream) = &thread.stream {
-                text += &format!("  job {}: {}\n", process.name, issued(stream));
+                let copies =
+                    if process.instances > 1 { format!(" x {}", process.instances) } else { String::new() };
+                text += &format!("  job {}{copies}: {}\n", process.name, issued(stream));
                 continue;
             }
             let memory = match thread.memory_bytes {

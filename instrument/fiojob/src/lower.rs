@@ -1,8 +1,9 @@
 //! Jobs to a workload: each clone is a process of its own, with a stream of transfers.
 
 use workload::stream::{
-    OPERATIONS, OffsetDistribution, QueueEngine, Stream, TransferDirection, TransferSizes,
+    OPERATIONS, OffsetDistribution, QueueEngine, Replay, Stream, TransferDirection, TransferSizes,
 };
+use workload::trace::TRACE_BYTES_MAX;
 use workload::{EndMode, FlowOp, Kind, Node, Process, Step, Thread, Value, Workload};
 
 use crate::error::{JobError, JobErrors};
@@ -65,10 +66,13 @@ pub fn lower(
         for (section, job) in sections.iter().zip(&jobs) {
             if job.replay.replays() {
                 let replays = Replays::of(job, logs);
-                for clone in 0..job.clones {
+                for at in 0..replays.len() {
                     let number = workload.processes.len() as u64 + 1;
-                    match replays.stream(job, clone, number, &mut files) {
-                        Ok(stream) => workload.processes.push(process(job, clone, stream)),
+                    match replays.stream(at, job, number, &mut files) {
+                        Ok(stream) => {
+                            let instances = replays.clones(at, job);
+                            workload.processes.push(Process { instances, ..process(job, at as u64, stream) });
+                        }
                         Err(mut found) => mistakes.append(&mut found),
                     }
                 }
@@ -84,6 +88,13 @@ pub fn lower(
         }
         workload.filesets = files.filesets;
     }
+    let traces = replays(&workload).map(|replay| replay.trace.packed_bytes()).sum::<usize>();
+    if traces > TRACE_BYTES_MAX {
+        let message = format!(
+            "the logs of all jobs take {traces} bytes, and {TRACE_BYTES_MAX} are possible: replay parts of them"
+        );
+        mistakes.push(JobError::new(jobs[0].line, message));
+    }
     if !mistakes.is_empty() {
         return Err(JobErrors::new(mistakes));
     }
@@ -94,10 +105,14 @@ pub fn lower(
         warmup_seconds: ramp_seconds as u64,
     }];
     let notes = [notes(&jobs), replay_notes].concat();
-    let streams = workload.processes.iter().flat_map(|process| &process.threads);
-    let replays = streams.filter_map(|thread| thread.stream.as_ref()?.replay.as_ref());
-    let replay_seconds = replays.map(crate::replay::seconds).fold(0.0, f64::max);
+    let replay_seconds = replays(&workload).map(crate::replay::seconds).fold(0.0, f64::max);
     Ok(Loaded { notes, variables: variables(&jobs), replay_seconds, workload })
+}
+
+/// What the jobs replay.
+fn replays(workload: &Workload) -> impl Iterator<Item = &Replay> {
+    let threads = workload.processes.iter().flat_map(|process| &process.threads);
+    threads.filter_map(|thread| thread.stream.as_ref()?.replay.as_ref())
 }
 
 /// When the last job's time is up, if each has one, from the begin of the first one.

@@ -252,18 +252,31 @@ impl<'l> Replays<'l> {
                 found.into_iter().map(of_job).collect()
             })
         };
-        Replays { logs: job.replay.logs.iter().map(read).collect(), names: &job.replay.logs }
+        // a log without a clone is not replayed
+        let used = job.clones.min(job.replay.logs.len() as u64) as usize;
+        Replays { logs: job.replay.logs[..used].iter().map(read).collect(), names: &job.replay.logs }
     }
 
-    /// What a clone issues, as the stream of that number.
+    /// Logs that have clones.
+    pub fn len(&self) -> usize {
+        self.logs.len()
+    }
+
+    /// How many clones replay a log: they take the logs in turn.
+    pub fn clones(&self, at: usize, job: &Job) -> u64 {
+        let (at, logs) = (at as u64, self.names.len() as u64);
+        job.clones / logs + u64::from(at < job.clones % logs)
+    }
+
+    /// What the clones of a log issue, as the stream of that number.
     pub fn stream(
         &self,
+        at: usize,
         job: &Job,
-        clone: u64,
         number: u64,
         files: &mut Files,
     ) -> Result<Stream, Vec<JobError>> {
-        let log = match &self.logs[clone as usize % self.logs.len()] {
+        let log = match &self.logs[at] {
             Ok(log) => log,
             Err(mistakes) => return Err(mistakes.clone()),
         };
@@ -383,9 +396,10 @@ mod tests {
         );
         assert!(crate::is_job_file(&text));
         let job = loaded(&text, &[]);
-        let clones: Vec<_> = (0..3).map(|number| stream(&job, number).files[0].fileset).collect();
-        assert_eq!((clones, job.replay_seconds), (vec![0, 1, 0], 4.000_002));
-        assert!(stream(&job, 3).replay.is_none());
+        let clones =
+            |number: usize| (stream(&job, number).files[0].fileset, job.workload.processes[number].instances);
+        assert_eq!((clones(0), clones(1), job.replay_seconds), ((0, 2), (1, 1), 4.000_002));
+        assert!(stream(&job, 2).replay.is_none());
         assert!(job.notes.iter().any(|note| note.contains("says what rw would")), "{:?}", job.notes);
         let names: Vec<&str> = job.workload.filesets.iter().map(|set| set.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "y.0.0"]);
