@@ -109,3 +109,25 @@ fn a_trim_of_a_file_is_a_hole() {
     let data = std::fs::read(file(directory.path())).expect("the file");
     assert!(data[4096..69632].iter().all(|byte| *byte == 0) && data[..4096].iter().any(|byte| *byte != 0));
 }
+
+/// Sizes of buffers and places of files are told apart from the records.
+#[test]
+fn a_record_that_does_not_fit_ends_the_run() {
+    let workload = fiojob::load(&log(8), "app", &[("speed".into(), "max".into())]).unwrap().workload;
+    let damages: [fn(&mut workload::Stream); 2] = [
+        |stream| {
+            stream.sizes =
+                [workload::stream::TransferSizes::One(512), workload::stream::TransferSizes::One(512)]
+        },
+        |stream| stream.files.truncate(1),
+    ];
+    for damage in damages {
+        let mut damaged = workload.clone();
+        damage(damaged.processes[0].threads[0].stream.as_mut().expect("a stream"));
+        let directory = tempfile::tempdir().unwrap();
+        let outcome =
+            engine::run(&damaged, directory.path(), &RunOptions::default(), &Control::new(), &mut |_| {});
+        let Ok(Outcome { ended: Ended::Failed { message }, .. }) = outcome else { panic!("{outcome:?}") };
+        assert!(message.contains("the trace is damaged"), "{message}");
+    }
+}

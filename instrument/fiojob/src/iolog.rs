@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
         if action.operation().is_some_and(|operation| self.shape.skip[operation]) {
             return Ok(());
         }
-        let mut offset = if self.shape.scale > 0 { offset / self.shape.scale } else { offset };
+        let mut offset = offset.checked_div(self.shape.scale).unwrap_or(offset);
         if self.shape.align > 0 {
             offset &= !(self.shape.align - 1);
         }

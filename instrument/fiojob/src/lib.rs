@@ -10,7 +10,8 @@
 //! | `files` | which files jobs have, and how large |
 //! | `lower` | jobs to a workload of streams |
 //! | `iolog` | fio's logs of operations (`write_iolog`): text to a trace |
-//! | `replay` | jobs that replay such logs, which stand behind the job file as comments; a log alone as a job |
+//! | `replay` | options of jobs that replay such logs; the logs, which stand behind a job file as comments; a log alone as a job |
+//! | `replayed` | what such jobs issue |
 //! | `words` | fio's command line as a job file; variables filled in, files included |
 //! | `external` | a job file for fio itself |
 //! | `error` | what is wrong, and where |
@@ -26,6 +27,7 @@ mod names;
 mod number;
 mod options;
 mod replay;
+mod replayed;
 mod text;
 mod words;
 

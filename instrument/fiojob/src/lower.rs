@@ -9,7 +9,8 @@ use workload::{EndMode, FlowOp, Kind, Node, Process, Step, Thread, Value, Worklo
 use crate::error::{JobError, JobErrors};
 use crate::files::Files;
 use crate::options::Job;
-use crate::replay::{Logs, Replays, SPEED};
+use crate::replay::{Logs, SPEED};
+use crate::replayed::{self, Replays};
 use crate::text::Section;
 
 /// A job file that was understood.
@@ -105,7 +106,7 @@ pub fn lower(
         warmup_seconds: ramp_seconds as u64,
     }];
     let notes = [notes(&jobs), replay_notes].concat();
-    let replay_seconds = replays(&workload).map(crate::replay::seconds).fold(0.0, f64::max);
+    let replay_seconds = replays(&workload).map(replayed::seconds).fold(0.0, f64::max);
     Ok(Loaded { notes, variables: variables(&jobs), replay_seconds, workload })
 }
 

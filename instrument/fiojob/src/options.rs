@@ -10,7 +10,7 @@ use crate::error::JobError;
 use crate::names::{NEUTRAL, nearest_known};
 use crate::number::{Base, boolean, fraction, integer, microseconds, percent, seconds};
 use crate::replay::ReplayOptions;
-use crate::text::Section;
+use crate::text::{Section, between_colons};
 
 /// Options of fio that are not done: what to write instead.
 const REFUSED: [(&str, &str); 12] = [
@@ -899,11 +899,6 @@ fn engine(value: &str) -> Result<QueueEngine, String> {
         "mmap" => Ok(QueueEngine::Mapped),
         other => Err(format!("`{other}` is none of sync, psync, pvsync, pvsync2, libaio, io_uring, mmap")),
     }
-}
-
-/// Names between colons; `\:` is a colon.
-pub fn between_colons(value: &str) -> Vec<String> {
-    value.replace("\\:", "\0").split(':').map(|name| name.replace('\0', ":")).collect()
 }
 
 /// Plain names, or devices, between colons.

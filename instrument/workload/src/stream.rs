@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::trace::OPERATIONS;
 use crate::trace::Trace;
 
 /// What one thread transfers, how and for how long.
@@ -68,9 +69,6 @@ impl Replay {
         self.speed.is_some() && self.trace.is_timed
     }
 }
-
-/// Operations of a stream by number: the `value` of a flowop that stands for one in results.
-pub const OPERATIONS: [&str; 5] = ["read", "write", "fsync", "fdatasync", "trim"];
 
 /// What written blocks hold, and when they are read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

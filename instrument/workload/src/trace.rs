@@ -16,7 +16,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::stream::OPERATIONS;
+/// Operations of a stream by number: the `value` of a flowop that stands for one in results.
+pub const OPERATIONS: [&str; 5] = ["read", "write", "fsync", "fdatasync", "trim"];
 
 /// The most bytes that a record takes: a head, two numbers of 64 bits, two of 32.
 pub const RECORD_BYTES_MAX: usize = 1 + 10 + 10 + 5 + 5;
@@ -315,7 +316,7 @@ mod tests {
             bytes: 4096,
         };
         let random: Vec<Record> =
-            (0..1000).map(|number| record(number, (number * 0x9e37_79b9) % (16 << 30) & !4095)).collect();
+            (0..1000).map(|number| record(number, ((number * 0x9e37_79b9) % (16 << 30)) & !4095)).collect();
         assert!(packed(&random).packed_bytes() <= 10_000, "{}", packed(&random).packed_bytes());
         let sequential: Vec<Record> = (0..1000).map(|number| record(number, number * 4096)).collect();
         assert!(packed(&sequential).packed_bytes() <= 4010, "{}", packed(&sequential).packed_bytes());

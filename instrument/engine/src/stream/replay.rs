@@ -7,6 +7,7 @@ use workload::trace::Action;
 use super::next::{READ, TRIM, WRITE};
 use super::port::Port;
 use super::{Fallible, Runner};
+use crate::lane::RunFault;
 
 impl<P: Port> Runner<'_, P> {
     /// Replays a trace once: true when it has come to its end, false when the time is up or the run's operations are done before.
@@ -33,6 +34,7 @@ impl<P: Port> Runner<'_, P> {
                 }
             }
             let (file, offset, bytes) = (record.file as usize, record.offset, record.bytes as usize);
+            self.fits(file, record.action, bytes)?;
             now = match record.action {
                 Action::Read => self.transfer(file, READ, offset, bytes)?,
                 Action::Write => self.transfer(file, WRITE, offset, bytes)?,
@@ -59,5 +61,20 @@ impl<P: Port> Runner<'_, P> {
             Some(end) => self.meet(end),
             None => Ok(true),
         }
+    }
+
+    /// A record of a file that is there, and of a transfer for which there is memory: what a worker is told, it does not believe.
+    #[inline]
+    fn fits(&self, file: usize, action: Action, bytes: usize) -> Fallible<()> {
+        let most = self.places.first().map_or(0, |place| place.buffer.len());
+        let moves = matches!(action, Action::Read | Action::Write);
+        if file < self.files.len() && (!moves || bytes <= most) {
+            return Ok(());
+        }
+        Err(RunFault::boxed(format!(
+            "{}: the trace is damaged: a record of {bytes} bytes of file {file}; there are {} files, and buffers of {most} bytes",
+            self.frame.label,
+            self.files.len()
+        )))
     }
 }
