@@ -129,8 +129,8 @@ fn plain_text(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The text of a workload or study file of at most 16 MiB, or of an iolog of at most 64 MiB. Where there is no such file it is the embedded one of that name
-/// ([`study::files::text`]).
+/// The text of a workload or study file of at most 16 MiB, or of an iolog of at most 64 MiB. Where there is no such file it is
+/// the embedded one of that name ([`study::files::text`]).
 ///
 /// # Errors
 /// [`StudyError::Read`], [`StudyError::Missing`].
