@@ -6,7 +6,7 @@ use std::path::Path;
 use kv::properties::Properties;
 use lab::load::{FREE_BYTES_ASSUMED, ResolvedLoad, ScriptProgram, started};
 use study::{CommandLine, Study};
-use workload::stream::{QueueEngine, Stream};
+use workload::stream::{OPERATIONS, QueueEngine, Replay, Stream};
 use workload::{Draws, Step, Value, Workload};
 
 use crate::console::{self, Exit, bad_input};
@@ -221,6 +221,13 @@ fn issued(stream: &Stream) -> String {
         QueueEngine::Uring => "io_uring",
         QueueEngine::Mapped => "mmap",
     };
+    if let Some(replay) = &stream.replay {
+        return format!(
+            "{}, {} in flight by {engine}",
+            replayed(replay, stream.files.len()),
+            stream.queue.depth
+        );
+    }
     let length = match (stream.budget.time_based, stream.budget.seconds) {
         (true, Some(seconds)) => format!("for {seconds} s"),
         (_, Some(seconds)) => {
@@ -229,6 +236,24 @@ fn issued(stream: &Stream) -> String {
         _ => units::format_bytes(stream.budget.bytes),
     };
     format!("{length}, {} in flight by {engine}", stream.queue.depth)
+}
+
+/// What a trace does.
+fn replayed(replay: &Replay, files: usize) -> String {
+    let trace = &replay.trace;
+    let operations: Vec<String> = (OPERATIONS.iter().zip(trace.operations).zip(trace.bytes))
+        .filter(|((_, count), _)| *count > 0)
+        .map(|((name, count), bytes)| match bytes {
+            0 => format!("{count} {name}"),
+            bytes => format!("{count} {name} of {}", units::format_bytes(bytes)),
+        })
+        .collect();
+    let length = match (replay.speed, trace.is_timed) {
+        (Some(speed), true) => format!("{:.3} s at speed {speed}x", trace.length_ns as f64 / 1e9 / speed),
+        _ => "as fast as possible".to_string(),
+    };
+    let memory = units::format_bytes(trace.packed_bytes() as u64);
+    format!("replays {} on {files} files, {length}, {memory} of memory", operations.join(", "))
 }
 
 /// What a workload would do, in a few lines.
@@ -254,7 +279,9 @@ fn describe(workload: &Workload) -> String {
     for process in &workload.processes {
         for thread in &process.threads {
             if let Some(stream) = &thread.stream {
-                text += &format!("  job {}: {}\n", process.name, issued(stream));
+                let copies =
+                    if process.instances > 1 { format!(" x {}", process.instances) } else { String::new() };
+                text += &format!("  job {}{copies}: {}\n", process.name, issued(stream));
                 continue;
             }
             let memory = match thread.memory_bytes {

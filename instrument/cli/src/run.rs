@@ -300,10 +300,12 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         let mut set = database_settings(arguments, files.is_empty())?;
         if apps == [apps::app::FIO] && files.is_empty() && !arguments.own.is_empty() {
             set.extend(arguments.with.as_ref().map(|with| format!("{}={with}", lab::load::WITH)));
+            set.extend(arguments.speed.as_ref().map(|speed| format!("{}={speed}", lab::load::SPEED)));
             let line = CommandLine { on, set, settings, ..CommandLine::default() };
             return lab::read::fio_line(&line, &arguments.own).map_err(not_found_or_bad);
         }
         set.extend(by_fio(arguments, &files)?);
+        set.extend(at_speed(arguments, &files)?);
         set.extend(own_options(arguments, &apps, files.is_empty())?);
         if let Some(properties) = properties {
             if !files.is_empty() || !apps.is_empty() {
@@ -316,6 +318,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         return lab::read::command_line(&line).map_err(not_found_or_bad);
     }
     own_options(arguments, &[], false)?;
+    at_speed(arguments, &[])?;
     let [file] = arguments.files.as_slice() else {
         return Err(bad_input("give one study (*.toml), or workloads (*.f), but not both"));
     };
@@ -432,6 +435,18 @@ fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<
         return Err(bad_input("--with is for job files of fio"));
     }
     Ok(Some(format!("{}={with}", lab::load::WITH)))
+}
+
+/// `--speed` as the variable of replayed traces that says how fast they are.
+fn at_speed(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<String>> {
+    let Some(speed) = &arguments.speed else { return Ok(None) };
+    let replays = |file: &PathBuf| lab::read::replays(&lab::read::text(file).unwrap_or_default());
+    if files.is_empty() || !files.iter().all(replays) {
+        return Err(bad_input(
+            "--speed is for what was recorded: iologs of fio, and job files with `read_iolog`",
+        ));
+    }
+    Ok(Some(format!("{}={speed}", lab::load::SPEED)))
 }
 
 /// What stands after `--` as the parameter of loads that have options of their own.

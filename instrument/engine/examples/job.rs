@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     } else {
         let beside = Path::new(file).parent().unwrap_or(Path::new(""));
         let read = |name: &str| std::fs::read_to_string(beside.join(name)).map_err(|error| error.to_string());
-        let text = fiojob::include(&std::fs::read_to_string(file)?, &read)?;
+        let text = fiojob::attach(&fiojob::include(&std::fs::read_to_string(file)?, &read)?, &read)?;
         fiojob::load(&text, "job", &set)?.workload
     };
     let stage = if stage == "prepare" { Stage::Prepare } else { Stage::Measure };

@@ -88,7 +88,9 @@ impl<'r> Simulated<'r> {
             .flat_map(|process| &process.threads)
             .any(|thread| thread.stream.is_some())
         {
-            return Err(Error::Invalid("a job file of fio does not run in virtual time".into()));
+            return Err(Error::Invalid(
+                "a job file of fio, or an iolog, does not run in virtual time".into(),
+            ));
         }
         let programs = Programs::compile(workload);
         let plan = Plan::of(workload, options);

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use crate::error::{JobError, JobErrors};
+use crate::iolog::is_iolog;
 use crate::names::is_known;
 use crate::number::seconds;
 use crate::text::{self, Section};
@@ -84,6 +85,10 @@ pub struct External {
 /// # Errors
 /// The options that are not passed on, with their lines.
 pub fn external(text: &str, set: &[(String, String)]) -> Result<External, JobErrors> {
+    if is_iolog(text) {
+        let message = "an iolog is not passed on to fio: leave out `--with`, and loadline replays it";
+        return Err(JobErrors::new(vec![JobError::new(1, message)]));
+    }
     let (sections, mut mistakes) = text::jobs(text, set)?;
     let mut written = String::new();
     for section in &sections {
@@ -134,6 +139,9 @@ fn admit(name: &str, value: &str) -> Result<(), String> {
         ));
     }
     match name {
+        "read_iolog" => {
+            Err("`read_iolog` is not passed on: leave out `--with`, and loadline replays the log".into())
+        }
         // they write files beside the job's
         log if log.starts_with("write_") => {
             Err(format!("`{log}` is not passed on: the trial keeps fio's JSON"))

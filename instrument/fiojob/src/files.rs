@@ -6,7 +6,8 @@ use workload::stream::{QueueEngine, StreamFile, TransferDirection};
 use workload::{Contents, Fileset, Value};
 
 use crate::error::JobError;
-use crate::options::{Amount, Job, Reserve};
+use crate::iolog::{Iolog, LoggedFile};
+use crate::options::{Amount, Job};
 
 /// The files of all jobs.
 #[derive(Default)]
@@ -84,6 +85,30 @@ impl Files {
         Ok(part)
     }
 
+    /// The files of a log that a job replays, which are there once however many jobs replay it.
+    pub fn of_log(&mut self, job: &Job, log: &Iolog) -> Vec<StreamFile> {
+        let place = |file: &LoggedFile| {
+            let contents = if file.is_read || job.overwrite || job.queue.engine == QueueEngine::Mapped {
+                Contents::Data
+            } else {
+                job.reserve.contents()
+            };
+            let fileset = match self.by_name.get(&file.name) {
+                Some(&index) => index,
+                // a relative path is never that of a device
+                None => self.add(file.name.clone(), "", file.name.clone(), file.size, contents),
+            };
+            let known = &mut self.filesets[fileset];
+            if contents == Contents::Data {
+                known.contents = contents;
+            }
+            self.sizes[fileset] = self.sizes[fileset].max(file.size);
+            known.size = Value::Int(self.sizes[fileset]);
+            StreamFile { fileset, offset: 0, bytes: file.size, size: file.size }
+        };
+        log.files.iter().map(place).collect()
+    }
+
     /// The file of that number, which is there once however many use it.
     fn file(&mut self, job: &Job, clone: u64, number: u64, size: u64) -> usize {
         let name = match job.names.get(number as usize) {
@@ -99,10 +124,7 @@ impl Files {
             _ if job.way.reads() || job.overwrite || job.queue.engine == QueueEngine::Mapped => {
                 Contents::Data
             }
-            Reserve::Allocate => Contents::Allocated,
-            Reserve::KeepSize => Contents::AllocatedBeyondEnd,
-            Reserve::Truncate => Contents::Hole,
-            Reserve::Nothing => Contents::Empty,
+            reserve => reserve.contents(),
         };
         if let Some(&index) = self.by_name.get(&name) {
             // who needs more of it makes it anew
@@ -117,6 +139,11 @@ impl Files {
             Some(device) => ("/dev", device.to_string()),
             None => ("/tmp", name.clone()),
         };
+        self.add(name, path, file, size, contents)
+    }
+
+    /// A file `file` of the directory `path`, known by a name; its number.
+    fn add(&mut self, name: String, path: &str, file: String, size: u64, contents: Contents) -> usize {
         self.filesets.push(Fileset {
             name: file,
             path: path.into(),

@@ -1,13 +1,16 @@
 //! Jobs to a workload: each clone is a process of its own, with a stream of transfers.
 
 use workload::stream::{
-    OPERATIONS, OffsetDistribution, QueueEngine, Stream, TransferDirection, TransferSizes,
+    OPERATIONS, OffsetDistribution, QueueEngine, Replay, Stream, TransferDirection, TransferSizes,
 };
+use workload::trace::TRACE_BYTES_MAX;
 use workload::{EndMode, FlowOp, Kind, Node, Process, Step, Thread, Value, Workload};
 
 use crate::error::{JobError, JobErrors};
 use crate::files::Files;
 use crate::options::Job;
+use crate::replay::{Logs, SPEED};
+use crate::replayed::{self, Replays};
 use crate::text::Section;
 
 /// A job file that was understood.
@@ -19,16 +22,25 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// The options of the jobs as they were worked out.
     pub variables: Vec<(String, String)>,
+    /// Seconds that the longest log was recorded for, at the speed of its replay; 0 without one. (One that is replayed as fast as
+    /// possible has those of the recording.)
+    pub replay_seconds: f64,
 }
 
 /// The workload of some sections; `mistakes` are those found before.
-pub fn lower(sections: &[Section], mut mistakes: Vec<JobError>, name: &str) -> Result<Loaded, JobErrors> {
+pub fn lower(
+    sections: &[Section],
+    mut mistakes: Vec<JobError>,
+    name: &str,
+    logs: &Logs,
+) -> Result<Loaded, JobErrors> {
     let mut jobs = Vec::with_capacity(sections.len());
     for section in sections {
         let (job, found) = Job::of(section);
         mistakes.extend(found);
         jobs.push(job);
     }
+    let mut replay_notes = Vec::new();
     if let Some(job) = jobs.iter().skip(1).find(|job| job.stonewall) {
         let message = format!(
             "[{}] waits for those above (stonewall): they are not one load; choose one with --set job={0}",
@@ -52,13 +64,37 @@ pub fn lower(sections: &[Section], mut mistakes: Vec<JobError>, name: &str) -> R
     // what cannot be read has no files
     if mistakes.is_empty() {
         let mut files = Files::default();
-        for (job, clone) in jobs.iter().flat_map(|job| (0..job.clones).map(move |clone| (job, clone))) {
-            match stream(job, clone, workload.processes.len() as u64 + 1, &mut files) {
-                Ok(stream) => workload.processes.push(process(job, clone, stream)),
-                Err(mistake) => mistakes.push(mistake),
+        for (section, job) in sections.iter().zip(&jobs) {
+            if job.replay.replays() {
+                let replays = Replays::of(job, logs);
+                for at in 0..replays.len() {
+                    let number = workload.processes.len() as u64 + 1;
+                    match replays.stream(at, job, number, &mut files) {
+                        Ok(stream) => {
+                            let instances = replays.clones(at, job);
+                            workload.processes.push(Process { instances, ..process(job, at as u64, stream) });
+                        }
+                        Err(mut found) => mistakes.append(&mut found),
+                    }
+                }
+                replay_notes.extend(replays.notes(section));
+                continue;
+            }
+            for clone in 0..job.clones {
+                match stream(job, clone, workload.processes.len() as u64 + 1, &mut files) {
+                    Ok(stream) => workload.processes.push(process(job, clone, stream)),
+                    Err(mistake) => mistakes.push(mistake),
+                }
             }
         }
         workload.filesets = files.filesets;
+    }
+    let traces = replays(&workload).map(|replay| replay.trace.packed_bytes()).sum::<usize>();
+    if traces > TRACE_BYTES_MAX {
+        let message = format!(
+            "the logs of all jobs take {traces} bytes, and {TRACE_BYTES_MAX} are possible: replay parts of them"
+        );
+        mistakes.push(JobError::new(jobs[0].line, message));
     }
     if !mistakes.is_empty() {
         return Err(JobErrors::new(mistakes));
@@ -69,7 +105,15 @@ pub fn lower(sections: &[Section], mut mistakes: Vec<JobError>, name: &str) -> R
         report_period_seconds: None,
         warmup_seconds: ramp_seconds as u64,
     }];
-    Ok(Loaded { notes: notes(&jobs), variables: variables(&jobs), workload })
+    let notes = [notes(&jobs), replay_notes].concat();
+    let replay_seconds = replays(&workload).map(replayed::seconds).fold(0.0, f64::max);
+    Ok(Loaded { notes, variables: variables(&jobs), replay_seconds, workload })
+}
+
+/// What the jobs replay.
+fn replays(workload: &Workload) -> impl Iterator<Item = &Replay> {
+    let threads = workload.processes.iter().flat_map(|process| &process.threads);
+    threads.filter_map(|thread| thread.stream.as_ref()?.replay.as_ref())
 }
 
 /// When the last job's time is up, if each has one, from the begin of the first one.
@@ -101,6 +145,7 @@ fn stream(job: &Job, clone: u64, number: u64, files: &mut Files) -> Result<Strea
         syncs: job.syncs,
         open: job.open,
         verify: job.verify.clone(),
+        replay: None,
     })
 }
 
@@ -119,11 +164,22 @@ fn process(job: &Job, clone: u64, stream: Stream) -> Process {
 
 /// The operations of a job, as lines of the result: their `value` is the operation's number.
 fn body(job: &Job, stream: &Stream) -> Vec<Node> {
+    let (ways, syncs) = (
+        stream.way,
+        [job.syncs.fsync > 0, job.syncs.fdatasync > 0].map(|syncs| syncs && stream.way.writes()),
+    );
+    let (reads, writes, trims, syncs) = match &stream.replay {
+        None => (ways.reads(), ways.writes(), ways.trims(), syncs),
+        Some(replay) => {
+            let does = replay.trace.operations.map(|operations| operations > 0);
+            (does[READ], does[WRITE], does[TRIM], [does[FSYNC], does[FDATASYNC]])
+        }
+    };
     let operation = |word: &str, kind: Kind, number: usize, way: usize| {
         let mut op = FlowOp::new(format!("{}-{word}", job.name), kind);
         op.fileset = stream.files.first().map(|file| file.fileset);
-        op.io_size = Value::Int(job.sizes[way].max());
-        op.random = job.order.random;
+        op.io_size = Value::Int(stream.sizes[way].max());
+        op.random = stream.order.random;
         op.direct_io = job.open.direct;
         op.value = Value::Int(number as u64);
         Node::Op(op)
@@ -136,22 +192,21 @@ fn body(job: &Job, stream: &Stream) -> Vec<Node> {
     };
     let mut body = Vec::new();
     let reads_back = job.verify.as_ref().is_some_and(|verify| verify.read_back);
-    if job.way.reads() {
+    if reads {
         body.push(operation("read", Kind::Read, READ, 0));
-    } else if job.way.writes() && reads_back {
+    } else if writes && reads_back {
         body.push(operation("verify", Kind::Read, READ, 1));
     }
-    if job.way.trims() {
+    if trims {
         // it changes a device, as a write does
         body.push(operation("trim", Kind::Write, TRIM, 1));
     }
-    if job.way.writes() {
+    if writes {
         body.push(operation("write", Kind::Write, WRITE, 1));
-        if job.syncs.fsync > 0 {
-            body.push(sync(FSYNC));
-        }
-        if job.syncs.fdatasync > 0 {
-            body.push(sync(FDATASYNC));
+    }
+    for (number, does) in [FSYNC, FDATASYNC].into_iter().zip(syncs) {
+        if does {
+            body.push(sync(number));
         }
     }
     body
@@ -201,8 +256,12 @@ fn variables(jobs: &[Job]) -> Vec<(String, String)> {
             QueueEngine::Mapped => "mmap",
         };
         let way = usize::from(!job.way.reads());
+        let first = match job.replay.replays() {
+            true => (SPEED, job.replay.shown_speed()),
+            false => ("bs", size(&job.sizes[way])),
+        };
         let values = [
-            ("bs", size(&job.sizes[way])),
+            first,
             ("ioengine", engine.to_string()),
             ("iodepth", job.queue.depth.to_string()),
             ("numjobs", job.clones.to_string()),

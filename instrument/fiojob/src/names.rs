@@ -18,7 +18,7 @@ pub const FLAGS: [&str; 13] = [
 ];
 
 /// Options that mean something for a job, as fio's HOWTO calls them.
-pub const MEANT: [&str; 96] = [
+pub const MEANT: [&str; 103] = [
     "rw",
     "readwrite",
     "rw_sequencer",
@@ -115,10 +115,17 @@ pub const MEANT: [&str; 96] = [
     "trim_percentage",
     "zero_buffers",
     "buffer_pattern",
+    "read_iolog",
+    "replay_no_stall",
+    "replay_time_scale",
+    "replay_redirect",
+    "replay_scale",
+    "replay_align",
+    "replay_skip",
 ];
 
 /// Options that change nothing that reaches the kernel or is measured here.
-pub const NEUTRAL: [&str; 51] = [
+pub const NEUTRAL: [&str; 52] = [
     "description",
     "thread",
     "group_reporting",
@@ -171,6 +178,7 @@ pub const NEUTRAL: [&str; 51] = [
     // fio 3.33 itself takes it without effect: it reads back in one order
     "verifysort",
     "minimal",
+    "read_iolog_chunked",
 ];
 
 /// Whether an option is taken.

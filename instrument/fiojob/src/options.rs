@@ -1,5 +1,6 @@
 //! What the options of a job mean.
 
+use workload::Contents;
 use workload::stream::{
     Check, FileOrder, IoQueue, NextFile, OffsetDistribution, OffsetOrder, OffsetStep, OpenFlags, QueueEngine,
     StreamBudget, StreamPacing, SyncPolicy, TransferDirection, TransferSizes, Verify,
@@ -8,7 +9,8 @@ use workload::stream::{
 use crate::error::JobError;
 use crate::names::{NEUTRAL, nearest_known};
 use crate::number::{Base, boolean, fraction, integer, microseconds, percent, seconds};
-use crate::text::Section;
+use crate::replay::ReplayOptions;
+use crate::text::{Section, between_colons};
 
 /// Options of fio that are not done: what to write instead.
 const REFUSED: [(&str, &str); 12] = [
@@ -16,7 +18,7 @@ const REFUSED: [(&str, &str); 12] = [
     ("fill_device", "give a size: a load that ends with a full device is not repeatable"),
     ("exec_prerun", "programs are not started for a job"),
     ("exec_postrun", "programs are not started for a job"),
-    ("read_iolog", "traces are not replayed"),
+    ("merge_blktrace_file", "logs are replayed side by side: a job for each"),
     ("write_iolog", "use `--explain`, or trace the run"),
     ("cpus_allowed", "use `taskset` for the whole run"),
     ("buffer_compress_percentage", "use `--compress`"),
@@ -48,6 +50,18 @@ pub enum Reserve {
     Truncate,
     /// Empty.
     Nothing,
+}
+
+impl Reserve {
+    /// What such a file holds.
+    pub fn contents(self) -> Contents {
+        match self {
+            Reserve::Allocate => Contents::Allocated,
+            Reserve::KeepSize => Contents::AllocatedBeyondEnd,
+            Reserve::Truncate => Contents::Hole,
+            Reserve::Nothing => Contents::Empty,
+        }
+    }
 }
 
 /// A number of bytes, or a share of something.
@@ -118,6 +132,8 @@ pub struct Job {
     pub open: OpenFlags,
     /// What written blocks hold, so that they can be checked.
     pub verify: Option<Verify>,
+    /// What it replays.
+    pub replay: ReplayOptions,
 }
 
 /// What is only known when all options are read.
@@ -255,6 +271,7 @@ impl Job {
             syncs: SyncPolicy::default(),
             open: OpenFlags { advise: true, invalidate: true, ..OpenFlags::default() },
             verify: None,
+            replay: ReplayOptions::default(),
         }
     }
 
@@ -264,6 +281,7 @@ impl Job {
             || self.transfers_option(pending, name, value).map_err(told)?
             || self.issue_option(pending, name, value).map_err(told)?
             || verify_option(pending, name, value).map_err(told)?
+            || self.replay.option(pending.base, name, value).map_err(told)?
             || self.time_option(name, value).map_err(told)?
             || sides_with_the_default(name, value).map_err(told)?
             // they change nothing that is measured here, or are as they are here anyway
@@ -541,8 +559,13 @@ impl Job {
     }
 
     fn check(&self, pending: &Pending) -> Result<(), String> {
-        if self.size.is_none() && self.filesize.is_none() {
+        self.replay.check()?;
+        let replays = self.replay.replays();
+        if self.size.is_none() && self.filesize.is_none() && !replays {
             return Err("`size` is missing: how large are its files together?".into());
+        }
+        if let Some(unfit) = self.unfit_for_replay() {
+            return Err(format!("`{unfit}` beside read_iolog is not done: leave it out"));
         }
         for (name, value, most) in [("numjobs", self.clones, CLONES_MAX), ("nrfiles", self.files, FILES_MAX)]
         {
@@ -558,11 +581,11 @@ impl Job {
         if self.budget.time_based && self.budget.seconds.is_none() {
             return Err("time_based needs `runtime`".into());
         }
-        if pending.openfiles.is_some_and(|open| open > 0 && open < self.files) {
+        if pending.openfiles.is_some_and(|open| open > 0 && open < self.files) && !replays {
             return Err("openfiles below nrfiles is not done: all files stay open".into());
         }
         let device = !self.names.is_empty() && self.names.iter().all(|name| name.starts_with("/dev/"));
-        if self.way.trims() && !device {
+        if self.way.trims() && !device && !replays {
             return Err("only a block device is trimmed: give a block device: filename=/dev/...".into());
         }
         if self.way == TransferDirection::TrimWrite
@@ -601,6 +624,18 @@ impl Job {
 }
 
 impl Job {
+    /// An option that changes what a log says, in a job that replays one.
+    fn unfit_for_replay(&self) -> Option<&'static str> {
+        let unfit = [
+            ("verify", self.verify.is_some()),
+            ("rate", self.pace.bytes_per_second != [0, 0]),
+            ("thinktime", self.pace.pause_every > 0),
+            ("number_ios", self.budget.transfers.is_some()),
+            ("io_size", self.io_size.is_some()),
+        ];
+        unfit.into_iter().find(|(_, is_set)| *is_set && self.replay.replays()).map(|(name, _)| name)
+    }
+
     fn check_verify(&self, device: bool) -> Result<(), String> {
         let Some(verify) = &self.verify else { return Ok(()) };
         if self.way.trims() {
@@ -866,10 +901,9 @@ fn engine(value: &str) -> Result<QueueEngine, String> {
     }
 }
 
-/// Names between colons; `\:` is a colon.
+/// Plain names, or devices, between colons.
 fn filenames(value: &str) -> Result<Vec<String>, String> {
-    let names: Vec<String> =
-        value.replace("\\:", "\0").split(':').map(|name| name.replace('\0', ":")).collect();
+    let names = between_colons(value);
     for name in &names {
         let device = name.starts_with("/dev/");
         if name.is_empty() || name == "." || name == ".." || (!device && name.contains('/')) {

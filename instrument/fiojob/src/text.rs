@@ -137,6 +137,11 @@ impl Lines {
     }
 }
 
+/// Names between colons; `\:` is a colon.
+pub fn between_colons(value: &str) -> Vec<String> {
+    value.replace("\\:", "\0").split(':').map(|name| name.replace('\0', ":")).collect()
+}
+
 /// Whether a text is a job file: its first line that says something is the head of a section.
 pub fn is_job_file(text: &str) -> bool {
     let mut said = text.lines().map(|line| line.split([';', '#']).next().unwrap_or_default().trim());

@@ -11,6 +11,7 @@ use rustix::fs::statfs;
 use spec::{Device, FsKind, StackSpec};
 use study::plan;
 use study::{Seconds, Study};
+use workload::stream::Replay;
 use workload::{EndMode, Kind, Node, Step, Thread, Value, Workload};
 
 use crate::load::ResolvedWorkload;
@@ -170,6 +171,9 @@ pub fn slices(study: &Study, load: &ResolvedWorkload) -> Result<(), &'static str
         }
         if stream.budget.delay_seconds > 0.0 {
             return Err("a job begins by the clock (`startdelay`)");
+        }
+        if stream.replay.as_ref().is_some_and(Replay::is_paced) {
+            return Err("a trace is replayed by the clock (speed=max replays it without)");
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use study::offered::OFFERED;
 use study::results::Parameter;
 use study::{Load, Secrets, Settings, StudyError, Workload};
 use workload::address::redact_word;
-use workload::{Address, Step};
+use workload::{Address, IoMode, Step};
 
 /// Free bytes that are assumed for `$free` as long as there is no target: those of a default image.
 pub const FREE_BYTES_ASSUMED: u64 = 8 << 30;
@@ -19,6 +19,8 @@ const RUN_SECONDS: f64 = 60.0;
 const CONTAINER_BYTES_MIN: u64 = 16 << 20;
 /// The variable of a job file that says who runs it: loadline (the default) or fio.
 pub const WITH: &str = "with";
+/// The variable of an iolog, or of a job file that names some, that says how fast it is replayed.
+pub const SPEED: &str = fiojob::SPEED;
 /// A job file runs on loadline's own engine.
 const BY_LOADLINE: &str = "loadline";
 /// The variable that depends on the target.
@@ -125,7 +127,8 @@ pub fn prepare(
     let mut prepared = match &workload.load {
         Load::Wml { text, origin } => {
             let file = origin.as_deref().unwrap_or(workload.label());
-            script(workload, text, file, settings.secrets.reveal_all(&variables), machine)?
+            let set = [engine_of(text, settings), settings.secrets.reveal_all(&variables)].concat();
+            script(workload, text, file, set, machine)?
         }
         Load::App { name } => application(workload, name, variables, machine)?,
         Load::Simulated { program, script } => simulated(workload, program, script.as_ref(), variables)?,
@@ -168,6 +171,14 @@ pub fn prepare(
         );
         return Err(StudyError::Workload { workload: workload.label().to_string(), report });
     }
+    if is_paced && prepared.model().is_some_and(is_paced_replay) {
+        let report = format!(
+            "workload {}: what is replayed has times of its own; leave out the rate, or the times: --set {}=max",
+            workload.label(),
+            SPEED
+        );
+        return Err(StudyError::Workload { workload: workload.label().to_string(), report });
+    }
     // most applications end when they are done
     if prepared.app().is_none_or(App::takes_time) {
         let told = |own: Option<study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
@@ -201,6 +212,23 @@ fn reads_back(model: &workload::Workload) -> bool {
     let mut verifies =
         threads.filter_map(|thread| thread.stream.as_ref()).filter_map(|stream| stream.verify.as_ref());
     verifies.any(|verify| verify.read_back)
+}
+
+/// Whether a load replays a trace at the times of its recording.
+fn is_paced_replay(model: &workload::Workload) -> bool {
+    let threads = model.processes.iter().flat_map(|process| &process.threads);
+    let mut replays = threads.filter_map(|thread| thread.stream.as_ref()?.replay.as_ref());
+    replays.any(workload::stream::Replay::is_paced)
+}
+
+/// How an iolog issues what it says: as `--io` does. (A job file has an `ioengine`.)
+fn engine_of(text: &str, settings: &Settings) -> Vec<(String, String)> {
+    match settings.io.0 {
+        IoMode::Uring { depth } if fiojob::is_iolog(text) => {
+            vec![("ioengine".into(), "io_uring".into()), ("iodepth".into(), depth.to_string())]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The number of containers of a cell, and the parameters that are the load's.
@@ -277,7 +305,10 @@ fn job_file(
         other => return Err(wrong(format!("{file}: {WITH} = {other} is neither {BY_LOADLINE} nor fio"))),
     }
     let loaded = fiojob::load(text, &settings.name, &set).map_err(|error| wrong(error.render(file)))?;
-    let (seconds, warmup_seconds) = length(&loaded.workload);
+    let (mut seconds, warmup_seconds) = length(&loaded.workload);
+    if loaded.replay_seconds > 0.0 && !loaded.workload.script.iter().any(has_seconds) {
+        seconds = loaded.replay_seconds;
+    }
     Ok(ResolvedWorkload {
         workload: workload.label().to_string(),
         parameters: Vec::new(),
@@ -430,6 +461,11 @@ pub fn machine(memory_limit_bytes: Option<u64>, free_bytes: u64) -> wml::Machine
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
         free_bytes,
     }
+}
+
+/// Whether a step is a run of a set length.
+fn has_seconds(step: &Step) -> bool {
+    matches!(step, Step::Run { seconds: Some(_), .. })
 }
 
 /// Measured and warm-up seconds that a script asks for.

@@ -6,6 +6,10 @@ use study::{CommandLine, Load, Study, StudyError, StudyVariant};
 
 /// A workload file larger than this is refused.
 const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
+/// So is an iolog larger than this: it is kept with the run, and packed for each worker.
+const IOLOG_BYTES_MAX: u64 = 64 << 20;
+/// What a binary trace of blktrace begins with: the kernel's `BLK_IO_TRACE_MAGIC` and its version 7, in either byte order.
+const BLKTRACE: [[u8; 4]; 2] = [*b"\x07tae", *b"eat\x07"];
 
 /// The variable of a job file that chooses sections.
 const JOB: &str = "job";
@@ -41,6 +45,7 @@ pub fn fio_line(line: &CommandLine, words: &[String]) -> Result<Study, StudyErro
     let workload = "fio".to_string();
     let job = fiojob::from_words(words)
         .map_err(|errors| StudyError::Workload { workload, report: errors.render("fio's command line") })?;
+    let job = with_logs(&job, Path::new(""), "fio's command line")?;
     let line = CommandLine { files: vec!["fio.fio".into()], ..line.clone() };
     let mut study = Study::from_command_line(&line, &|_| Ok(job.clone()))?;
     one_after_another(&mut study)?;
@@ -75,33 +80,71 @@ fn one_after_another(study: &mut Study) -> Result<(), StudyError> {
     Ok(())
 }
 
-/// Whether a workload's file is a job file of fio: by its name, or by what it says.
+/// Whether a workload's file is a job file of fio, or one of its iologs, which is read as one: by its name, or by what it says.
 pub fn is_job_file(file: &str, text: &str) -> bool {
-    Path::new(file).extension().is_some_and(|extension| extension == "fio") || fiojob::is_job_file(text)
+    Path::new(file).extension().is_some_and(|extension| extension == "fio")
+        || fiojob::is_job_file(text)
+        || fiojob::is_iolog(text)
 }
 
-/// The text of a workload or study file of at most 16 MiB. Where there is no such file it is the embedded one of that name
-/// ([`study::files::text`]).
+/// Whether a workload's file replays what was recorded: an iolog, or a job file that names some.
+pub fn replays(text: &str) -> bool {
+    fiojob::is_iolog(text) || fiojob::is_job_file(text) && fiojob::has_logs(text)
+}
+
+/// A job file with the logs that it replays behind it; they are looked for where it was started, then in `beside`.
+fn with_logs(job: &str, beside: &Path, shown: &str) -> Result<String, StudyError> {
+    let read = |name: &str| {
+        let path = if Path::new(name).exists() { Path::new(name).to_path_buf() } else { beside.join(name) };
+        let text = plain_text(&path).map_err(|error| error.to_string())?;
+        if fiojob::is_iolog(&text) {
+            Ok(text)
+        } else {
+            Err("no iolog of fio: it does not begin with `fio version`".into())
+        }
+    };
+    fiojob::attach(job, &read)
+        .map_err(|errors| StudyError::Workload { workload: shown.to_string(), report: errors.render(shown) })
+}
+
+/// The text of a file: of an iolog at most 64 MiB, of another one 16 MiB. WML scripts of older times hold Latin-1 in comments.
+fn plain_text(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut file = std::fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    (&mut file).take(4096).read_to_end(&mut bytes)?;
+    if BLKTRACE.iter().any(|magic| bytes.starts_with(magic)) {
+        let message = "a binary trace of blktrace, which is not replayed: make an iolog of what `blkparse` prints of it \
+                       (docs/fio.md)";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, message));
+    }
+    let (most, shown) = match fiojob::is_iolog(&String::from_utf8_lossy(&bytes)) {
+        true => (IOLOG_BYTES_MAX, "larger than 64 MiB: cut it into several"),
+        false => (WORKLOAD_BYTES_MAX, "larger than 16 MiB"),
+    };
+    file.take(most).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, shown));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The text of a workload or study file of at most 16 MiB, or of an iolog of at most 64 MiB. Where there is no such file it is
+/// the embedded one of that name ([`study::files::text`]).
 ///
 /// # Errors
 /// [`StudyError::Read`], [`StudyError::Missing`].
 pub fn text(path: &Path) -> Result<String, StudyError> {
     let shown = || path.display().to_string();
     let failed = |source| StudyError::Read { path: shown(), source };
-    let bytes_known = match std::fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
+    let text = match plain_text(path) {
+        Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let embedded = study::files::text(path).map(str::to_string);
             return embedded.ok_or_else(|| StudyError::Missing { path: shown() });
         }
         Err(error) => return Err(failed(error)),
     };
-    if bytes_known > WORKLOAD_BYTES_MAX {
-        return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "larger than 16 MiB")));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
-    // WML scripts of older times hold Latin-1 in comments.
-    let text = String::from_utf8_lossy(&bytes).into_owned();
     if !fiojob::is_job_file(&text) {
         return Ok(text);
     }
@@ -113,5 +156,5 @@ pub fn text(path: &Path) -> Result<String, StudyError> {
     };
     let whole = fiojob::include(&text, &included)
         .map_err(|errors| StudyError::Workload { workload: shown(), report: errors.render(&shown()) })?;
-    Ok(fiojob::fill(&whole, &of_machine))
+    with_logs(&fiojob::fill(&whole, &of_machine), beside, &shown())
 }

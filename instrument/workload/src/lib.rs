@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`model`] | the workload itself: what `wml` produces and `engine` runs |
 //! | [`stream`] | streams of transfers with a budget, a queue and a rate each: jobs of fio |
+//! | [`trace`] | recorded operations of one thread, packed |
 //! | [`rng`] | the one generator, and how streams are named |
 //! | [`draw`] | random variables: checked, compiled, evaluated |
 //! | [`io`] | how reads and writes are issued |
@@ -21,6 +22,7 @@ pub mod model;
 pub mod rng;
 pub mod shuffle;
 pub mod stream;
+pub mod trace;
 
 pub use address::Address;
 pub use data::{DataError, DataPool, DataSpec};
@@ -30,3 +32,4 @@ pub use layout::{Layout, LayoutError};
 pub use model::*;
 pub use rng::{Purpose, Rng, StreamId};
 pub use stream::Stream;
+pub use trace::Trace;

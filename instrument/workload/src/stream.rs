@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::trace::OPERATIONS;
+use crate::trace::Trace;
+
 /// What one thread transfers, how and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
@@ -36,10 +39,36 @@ pub struct Stream {
     pub open: OpenFlags,
     /// What written blocks hold, so that they can be checked.
     pub verify: Option<Verify>,
+    /// What was recorded, and is done again: it goes before turns of the files, order, sizes, rates and syncs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
 }
 
-/// Operations of a stream by number: the `value` of a flowop that stands for one in results.
-pub const OPERATIONS: [&str; 5] = ["read", "write", "fsync", "fdatasync", "trim"];
+/// A recorded trace that is done again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    /// The trace; its files are those of the stream.
+    pub trace: Trace,
+    /// How much faster than it was recorded, above 0; `None`: each record follows when the one before is done.
+    pub speed: Option<f64>,
+}
+
+impl Replay {
+    /// When a record is due, in nanoseconds of the replay; `None`: when the one before is done.
+    #[inline]
+    pub fn due_ns(&self, recorded_ns: u64) -> Option<u64> {
+        match self.speed? {
+            // as it was recorded, to the nanosecond
+            1.0 => Some(recorded_ns),
+            speed => Some((recorded_ns as f64 / speed) as u64),
+        }
+    }
+
+    /// Whether some of it is due by the clock.
+    pub fn is_paced(&self) -> bool {
+        self.speed.is_some() && self.trace.is_timed
+    }
+}
 
 /// What written blocks hold, and when they are read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

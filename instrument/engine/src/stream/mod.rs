@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `next` | what comes next: file, way, offset, length, syncs, rates |
+//! | `replay` | a recorded trace, instead of what `next` makes up |
 //! | `random`, `map`, `spread` | fio's random numbers; blocks visited; skewed offsets |
 //! | `open` | how a stream opens its files |
 //! | `port`, `aio`, `mapped` | what transfers go through; libaio's system calls; mapped files |
@@ -18,6 +19,7 @@ mod next;
 mod open;
 mod port;
 mod random;
+mod replay;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -150,6 +152,8 @@ pub(crate) struct Runner<'r, P: Port> {
     /// When the next operation of an offered load was due, once it is: what comes before it (a close, an open, the job's own
     /// rate) makes it late.
     offer: Option<u64>,
+    /// When the replay of a trace comes to its end, as it was recorded; 0 before the first one.
+    replay_ends_ns: u64,
     /// Nanoseconds of its measured interval in which it read back.
     pub(crate) read_back_ns: u64,
     /// How late it woke from its waits for due times, in nanoseconds.
@@ -213,6 +217,7 @@ impl<'r, P: Port> Runner<'r, P> {
             offer: None,
             timing: Timing { begin_ns: 0, measure_ns: 0, deadline_ns: u64::MAX, period_ns: 0 },
             recorder: None,
+            replay_ends_ns: 0,
             read_back_ns: 0,
             late: None,
             path: Vec::with_capacity(256),
@@ -272,7 +277,10 @@ impl<'r, P: Port> Runner<'r, P> {
         let mut passes = 1;
         let mut result = Ok(());
         loop {
-            let goes_on = self.pass()?;
+            let goes_on = match &self.spec.replay {
+                Some(replay) => self.replay(replay)?,
+                None => self.pass()?,
+            };
             self.pass_bytes = 0;
             self.end_syncs()?;
             self.read_back_all()?;
@@ -321,10 +329,7 @@ impl<'r, P: Port> Runner<'r, P> {
             if self.backlog_is_due() {
                 self.read_back(self.spec.verify.as_ref().map_or(0, |verify| verify.batch), false)?;
             }
-            if self.frame.shared.counts_ops() && self.quota <= self.in_flight() as u64 && !self.claim()? {
-                return Ok(false);
-            }
-            if self.frame.shared.pace.is_some() && self.offer.is_none() && !self.meet_offered()? {
+            if !self.may_begin()? {
                 return Ok(false);
             }
             let next = self.next.next(now.saturating_sub(self.begin_ns) / 1000);
@@ -356,6 +361,19 @@ impl<'r, P: Port> Runner<'r, P> {
                 }
             };
         }
+    }
+
+    /// Whether an operation more may begin: of those that a run may do, and of a rate that it is offered.
+    #[inline]
+    fn may_begin(&mut self) -> Fallible<bool> {
+        let counts = self.frame.shared.counts_ops() && self.quota <= self.in_flight() as u64;
+        if counts && !self.claim()? {
+            return Ok(false);
+        }
+        if self.frame.shared.pace.is_some() && self.offer.is_none() {
+            return self.meet_offered();
+        }
+        Ok(true)
     }
 
     #[inline]
@@ -467,6 +485,13 @@ impl<'r, P: Port> Runner<'r, P> {
     fn meet_offered(&mut self) -> Fallible<bool> {
         let Some(pace) = &self.frame.shared.pace else { return Ok(true) };
         let due = self.timing.begin_ns + pace.take(1);
+        let met = self.meet(due)?;
+        self.offer = met.then_some(due);
+        Ok(met)
+    }
+
+    /// Waits for a due time, taking results meanwhile; false: the time is up before.
+    fn meet(&mut self, due: u64) -> Fallible<bool> {
         let mut waited = false;
         loop {
             let now = self.clock.now();
@@ -477,7 +502,6 @@ impl<'r, P: Port> Runner<'r, P> {
                 if waited && now >= self.measured_from_ns() {
                     self.late.get_or_insert_default().record(now - due);
                 }
-                self.offer = Some(due);
                 return Ok(true);
             }
             waited = true;
@@ -563,6 +587,9 @@ impl<'r, P: Port> Runner<'r, P> {
             }
             Some(libc::ENOTTY | libc::EOPNOTSUPP) if self.spec.way.trims() => {
                 "; only a block device that can discard is trimmed"
+            }
+            Some(libc::EOPNOTSUPP) if self.spec.replay.is_some() => {
+                "; a file system without holes does not trim: leave trims out with --set replay_skip=trim"
             }
             _ => remedy(error),
         };

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, types};
-use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
 use workload::stream::QueueEngine;
 
 use super::aio::Aio;
@@ -113,14 +113,22 @@ impl<'a> KernelPort<'a> {
     }
 }
 
-/// Discards blocks of a device.
+/// Discards blocks of a device, or punches a hole into a file.
 #[cold]
 fn discard(file: &OwnedFd, offset: u64, bytes: usize) -> io::Result<usize> {
     let range = [offset, bytes as u64];
     // SAFETY: the kernel reads two words, which are there.
-    match unsafe { libc::ioctl(file.as_raw_fd(), DISCARD, range.as_ptr()) } {
-        0 => Ok(bytes),
-        _ => Err(io::Error::last_os_error()),
+    if unsafe { libc::ioctl(file.as_raw_fd(), DISCARD, range.as_ptr()) } == 0 {
+        return Ok(bytes);
+    }
+    match io::Error::last_os_error() {
+        // as a loop device does with its file
+        error if error.raw_os_error() == Some(libc::ENOTTY) && bytes > 0 => {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(file, flags, offset, bytes as u64)?;
+            Ok(bytes)
+        }
+        error => Err(error),
     }
 }
 

@@ -8,6 +8,7 @@ mod calls;
 mod devices;
 mod filebench;
 mod fileio;
+mod logs;
 mod published;
 mod rows;
 

@@ -1,0 +1,67 @@
+//! Logs that fio recorded, as `loadline run` and `loadline check` take them.
+
+use std::path::Path;
+use std::process::Command;
+
+const LOG: &str = "fio version 3 iolog\n0 /mnt/x/a add\n0 b add\n10 /mnt/x/a open\n10 b open\n\
+    20 /mnt/x/a read 0 4096\n100000 b write 8192 512\n100000 b datasync 0 0\n200000 /mnt/x/a read 4096 4096\n";
+
+/// What loadline says of some words, whose exit code is to be this one.
+fn loadline(place: &Path, code: i32, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+    command.current_dir(place).env("LOADLINE_HOME", place.join("home")).env("NO_COLOR", "1");
+    let output = command.args(words).output().unwrap();
+    let text =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
+    text
+}
+
+#[test]
+fn a_log_is_replayed_whatever_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    std::fs::write(place.join("app.txt"), LOG).unwrap();
+    let checked = loadline(place, 0, &["check", "app.txt"]);
+    assert!(
+        checked.contains("replays 2 read of 8KiB, 1 write of 512B, 1 fdatasync on 2 files, 0.200 s"),
+        "{checked}"
+    );
+    let files = format!("dir:{}", place.display());
+    let ran = loadline(place, 0, &["run", "app.txt", "--on", &files, "--speed", "2x,max", "-n", "1", "-q"]);
+    for part in ["speed=2x", "speed=max", "app-read", "app-fdatasync", "2 of 2 trials done"] {
+        assert!(ran.contains(part), "{part}: {ran}");
+    }
+    std::fs::write(place.join("job.fio"), "[two]\nread_iolog=app.txt\nnumjobs=2\nreplay_no_stall=1\n")
+        .unwrap();
+    let ran = loadline(place, 0, &["run", "job.fio", "--on", &files, "-n", "1", "-q"]);
+    assert!(ran.contains("two-write"), "{ran}");
+    assert!(!Path::new("/mnt/x/a").exists(), "the recorded path is not touched");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let write = |name: &str, text: &[u8]| std::fs::write(place.join(name), text).unwrap();
+    write("app.iolog", LOG.replace("b open", "c open").as_bytes());
+    let wrong = loadline(place, 2, &["run", "app.iolog"]);
+    assert!(
+        wrong.contains("app.iolog:5: `c` was not added") && wrong.contains("app.iolog:7: `b` is not open"),
+        "{wrong}"
+    );
+    write("job.fio", b"[x]\nread_iolog=lost\n");
+    let lost = loadline(place, 2, &["check", "job.fio"]);
+    assert!(lost.contains("job.fio:2: read_iolog: lost: No such file"), "{lost}");
+    write("sda.bin", b"\x07tae\0\0\0\0\xff\xfe");
+    let binary = loadline(place, 2, &["run", "sda.bin"]);
+    assert!(binary.contains("blktrace") && binary.contains("blkparse"), "{binary}");
+    write("app.iolog", LOG.as_bytes());
+    let paced = loadline(place, 2, &["run", "app.iolog", "--rate", "100"]);
+    assert!(paced.contains("--set speed=max"), "{paced}");
+    let with = loadline(place, 2, &["run", "app.iolog", "--with", "fio"]);
+    assert!(with.contains("an iolog is not passed on to fio"), "{with}");
+    write("work.f", b"define fileset name=a,path=/tmp,entries=1\n");
+    let other = loadline(place, 2, &["run", "work.f", "--speed", "2x"]);
+    assert!(other.contains("--speed is for what was recorded"), "{other}");
+}
