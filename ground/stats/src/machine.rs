@@ -43,6 +43,8 @@ pub struct Conditions {
     pub kernel: Option<String>,
     /// CPU model and number, memory, device: what makes it that machine.
     pub hardware: Option<String>,
+    /// The stacks of a block stood side by side and took turns: a load shares caches and memory with the others then.
+    pub in_turns: bool,
 }
 
 /// In what two runs' machines differ. Shares of the CPU are 0..=1.
@@ -94,6 +96,11 @@ pub enum Reason {
         /// Speed after over speed before.
         ratio: f64,
     },
+    /// Trials of one run took turns.
+    Turns {
+        /// Whether it was the one before.
+        before: bool,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -119,6 +126,10 @@ impl fmt::Display for Reason {
             }
             Reason::Memory { before } => {
                 write!(f, "memory was short in the run {}", if *before { "before" } else { "after" })
+            }
+            Reason::Turns { before } => {
+                let which = if *before { "before" } else { "after" };
+                write!(f, "trials of the run {which} took turns, beside other loads")
             }
             Reason::Yardstick { ratio } => {
                 write!(f, "a fixed small load ran at {:.0} % of its speed", percent(ratio))
@@ -182,6 +193,9 @@ pub fn gate(before: &Conditions, after: &Conditions, known: &MachineHistory) -> 
             found.push(Reason::Yardstick { ratio: (y - x).exp() });
         }
     }
+    if before.in_turns != after.in_turns {
+        found.push(Reason::Turns { before: before.in_turns });
+    }
     found
 }
 
@@ -229,6 +243,7 @@ mod tests {
             boot: Some("one".into()),
             kernel: Some("6.1".into()),
             hardware: Some("cpu".into()),
+            in_turns: false,
         }
     }
 
@@ -259,6 +274,8 @@ mod tests {
         assert_eq!(one(slow), "the processor ran at 90 % of its speed");
         let full = Conditions { memory_pressure: Some(0.02), ..quiet() };
         assert_eq!(one(full), "memory was short in the run after");
+        let in_turns = Conditions { in_turns: true, ..quiet() };
+        assert_eq!(one(in_turns), "trials of the run after took turns, beside other loads");
         let off = Conditions { yardstick: Some(0.8f64.ln()), ..quiet() };
         assert_eq!(one(off), "a fixed small load ran at 80 % of its speed");
         let kernel = Conditions { kernel: Some("6.2".into()), boot: Some("two".into()), ..quiet() };

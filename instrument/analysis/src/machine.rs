@@ -30,7 +30,8 @@ pub fn conditions(run: &Run) -> Conditions {
     // what is stolen is of all cores
     let of_online = cores.zip(cpu.cores_online).map_or(1.0, |(own, all)| own / f64::from(all.max(1)));
     // under a limit of its own, a load waits for memory by itself
-    let limited = Study::from_stored(&run.study).is_ok_and(|study| study.study.memory.is_some());
+    let settings = Study::from_stored(&run.study).map(|study| study.study);
+    let limited = settings.as_ref().is_ok_and(|settings| settings.memory.is_some());
     Conditions {
         cores,
         others: rate(names::OTHERS_CPU_SECONDS),
@@ -44,6 +45,7 @@ pub fn conditions(run: &Run) -> Conditions {
         memory_pressure: (!limited).then(|| rate(names::MEMORY_PRESSURE_SECONDS)).flatten(),
         kernel: environment.kernel.release.clone(),
         hardware: (!hardware.is_empty()).then(|| hardware.join(", ")),
+        in_turns: settings.is_ok_and(|settings| settings.interleave.is_some()),
     }
 }
 

@@ -24,6 +24,21 @@ const EXAMPLES: &str = "Examples:\n";
 /// Help: what it is, examples, usage, arguments, the rest.
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
+/// What people run, when they say nothing more than `run`.
+const RUN: &str = "\
+nothing to run: name a load, and the stacks that carry it
+
+  loadline run varmail --on ext4,xfs,btrfs                 a load that loadline has with it; compared, each on a device of its own
+  loadline run mine.f --on dir:/mnt/data                   a file (WML, a job of fio, YCSB), on a directory that is there
+  loadline run study.toml                                  loads, stacks and numbers of trials in one file
+
+`loadline new workload mine.f --from varmail` and `loadline new study` write such files, `loadline run --help` lists all options.";
+
+/// What `loadline run` lacks.
+pub fn nothing_to_run() -> &'static str {
+    RUN
+}
+
 /// The front page.
 pub fn page() -> &'static str {
     FRONT

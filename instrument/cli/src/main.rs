@@ -109,6 +109,10 @@ fn main() -> ExitCode {
         let _ = console::print(front::page());
         return Exit::Done.into();
     }
+    if arguments.len() == 2 && arguments[1] == "run" {
+        host::note!("loadline: {}", front::nothing_to_run());
+        return Exit::BadInput.into();
+    }
     let options = front::command().get_matches_from(arguments);
     let options = Options::from_arg_matches(&options).unwrap_or_else(|error| error.exit());
     console::start_log(options.verbose);

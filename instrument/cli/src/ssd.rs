@@ -70,8 +70,8 @@ pub fn ssd(options: &Options, what: &Ssd) -> anyhow::Result<Exit> {
 
 fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
     let bytes = units::parse_bytes(&arguments.size).map_err(|error| bad_input(format!("--size: {error}")))?;
-    let name = arguments.name.as_deref().unwrap_or(&arguments.profile);
-    let mut options = AttachOptions::new(name, &arguments.profile, bytes);
+    let name = arguments.name.clone().unwrap_or_else(|| name_of(&arguments.profile));
+    let mut options = AttachOptions::new(&name, &arguments.profile, bytes);
     options.regime = Regime::parse(&arguments.regime).ok_or_else(|| {
         bad_input(format!("--regime {}: choose none, flush, barrier or streams", arguments.regime))
     })?;
@@ -93,6 +93,14 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
     console::print(state.device.as_str())
 }
 
+/// A device's name from its profile: `slow(1ms,1GB/s)` becomes `slow-1ms-1GB-s`.
+fn name_of(profile: &str) -> String {
+    let words =
+        profile.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let name: String = words.collect::<Vec<_>>().join("-").chars().take(blockdev::NAME_MAX).collect();
+    name.trim_end_matches('-').to_string()
+}
+
 /// What `--transport` takes on this machine.
 fn transports(given: &str) -> String {
     let mut text = format!("--transport {given}: choose auto, classic, uring, fastest or ublk; here:");
@@ -101,4 +109,16 @@ fn transports(given: &str) -> String {
         text.push_str(&format!("\n  {}: {what}", transport.name));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_of_its_own_numbers_has_a_name() {
+        assert_eq!(name_of("980pro"), "980pro");
+        assert_eq!(name_of("slow(1ms,1GB/s)"), "slow-1ms-1GB-s");
+        assert_eq!(name_of(&format!("slow({})", "1".repeat(80))).len(), blockdev::NAME_MAX);
+    }
 }

@@ -641,6 +641,13 @@ fn workloads_of_loadline_need_no_file_and_wrong_names_are_told_what_was_meant() 
 }
 
 #[test]
+fn run_alone_says_what_can_be_run() {
+    let bench = Bench::new();
+    let (out, err) = bench.expect(2, &["run"]);
+    assert!(out.is_empty() && err.contains("run varmail --on") && err.contains("study.toml"), "{err}");
+}
+
+#[test]
 fn pages_come_from_the_options() {
     let bench = Bench::new();
     let (completions, _) = bench.expect(0, &["completions", "bash"]);

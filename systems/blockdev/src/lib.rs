@@ -49,7 +49,7 @@ pub use client::{
 };
 pub use control::SsdState;
 pub use error::SsdError;
-pub use options::{AttachOptions, Backing, BackingUse, FuaMode};
+pub use options::{AttachOptions, Backing, BackingUse, FuaMode, NAME_MAX};
 pub use status::SsdStatus;
 pub use transport::Transport;
 pub use versions::CutReport;

@@ -14,6 +14,9 @@ use ssd::{Fault, Regime};
 use crate::error::SsdError;
 use crate::transport::Transport;
 
+/// Most signs of a device's name.
+pub const NAME_MAX: usize = 40;
+
 /// Where the bytes lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,7 +78,7 @@ impl FuaMode {
 /// A device to attach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttachOptions {
-    /// Letters, digits, `-`, `_`; at most 40.
+    /// Letters, digits, `-`, `_`; at most [`NAME_MAX`].
     pub name: String,
     /// Profile: a built-in name such as `980pro`, or a path of a TOML file (with a `/` or `.toml`).
     pub profile: String,
@@ -205,7 +208,7 @@ pub(crate) fn one() -> u16 {
 
 pub(crate) fn check_name(name: &str) -> Result<(), SsdError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    if name.is_empty() || name.len() > 40 || !name.chars().all(plain) {
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(plain) {
         return Err(SsdError::BadName { name: name.to_owned() });
     }
     Ok(())

@@ -40,7 +40,7 @@ pub struct SsdAttach {
     /// Size, such as 8G
     #[arg(long, value_name = "SIZE")]
     pub size: String,
-    /// A name for the other commands [default: the profile]
+    /// A name for the other commands [default: the profile, its other signs as `-`: slow-1ms-1GB-s]
     #[arg(long)]
     pub name: Option<String>,
     /// Ordering contract: none, flush, barrier or streams

@@ -49,15 +49,16 @@ pub(super) fn block(trials: Vec<Trial<'_>>, turn: Duration, seed: u64) -> Vec<Re
     let mut sides: Vec<Side<'_>> = trials
         .into_iter()
         .map(|mut trial| {
-            // one waits for the turns of all
-            trial.deadline = begin + Duration::from_secs_f64(trial.timeout_seconds * number as f64);
+            trial.deadline = begin + Duration::from_secs_f64(trial.timeout_seconds);
             Side { trial, running: None, built: None, ended: None }
         })
         .collect();
-    for side in &mut sides {
-        if let Err(failure) = side.begin() {
-            side.end(Err(failure));
-        }
+    for at in 0..sides.len() {
+        in_its_own_time(&mut sides, at, |side| {
+            if let Err(failure) = side.begin() {
+                side.end(Err(failure));
+            }
+        });
     }
     let mut rng = SplitMix::new(seed);
     let mut order: Vec<usize> = (0..sides.len()).collect();
@@ -66,7 +67,7 @@ pub(super) fn block(trials: Vec<Trial<'_>>, turn: Duration, seed: u64) -> Vec<Re
         rng.shuffle(&mut order);
         for at in &order {
             let turn = Release { nanoseconds, ..Release::default() };
-            sides[*at].until_gate(|load, by| load.open(turn, by));
+            in_its_own_time(&mut sides, *at, |side| side.until_gate(|load, by| load.open(turn, by)));
         }
     }
     // only now, so that no stack is taken down in another one's turn
@@ -74,6 +75,18 @@ pub(super) fn block(trials: Vec<Trial<'_>>, turn: Duration, seed: u64) -> Vec<Re
     let share = begin.elapsed().as_secs_f64() / number as f64;
     reports.iter_mut().for_each(|report| report.seconds = share);
     reports
+}
+
+/// What one stack does is no time of the others: a load that hangs ends no other one.
+fn in_its_own_time<'a>(sides: &mut [Side<'a>], at: usize, does: impl FnOnce(&mut Side<'a>)) {
+    let begin = Instant::now();
+    does(&mut sides[at]);
+    let took = begin.elapsed();
+    sides
+        .iter_mut()
+        .enumerate()
+        .filter(|(other, _)| *other != at)
+        .for_each(|(_, side)| side.trial.deadline += took);
 }
 
 impl Side<'_> {
