@@ -65,6 +65,9 @@ pub struct HarmOptions {
     /// In virtual time: the policy on a simulated device and page cache; devices such as slow(1ms,1GB/s) only
     #[arg(long, conflicts_with_all = ["dir", "control", "library", "resume"])]
     simulate: bool,
+    /// With --simulate: reads and requests are late now and then, as on a machine with few processors; five rounds
+    #[arg(long, requires = "simulate")]
+    noise: bool,
     /// Percent of the file in a memory cgroup (as root), or `none` [default: none,75,50,25; none without root]
     #[arg(long, value_name = "LIST")]
     memory: Option<String>,
@@ -196,7 +199,7 @@ fn simulate(plan: &Plan, arguments: &HarmOptions) -> anyhow::Result<Exit> {
         read(csv, false)?;
     }
     let display = Display::new(arguments.quiet);
-    let ended = simulated::cells(plan, &mut |cell| {
+    let ended = simulated::cells(plan, arguments.noise, &mut |cell| {
         if let Some(csv) = &arguments.csv {
             append(csv, cell).map_err(cannot_write(csv))?;
         }

@@ -7,7 +7,7 @@
 use analysis::paired::{Cell, Key};
 use apps::prefetch::patterns::Pattern;
 use prefetch::Mode;
-use prefetch::sim::{MachineOptions, Outcome, Trace, replay};
+use prefetch::sim::{Late, MachineOptions, Noise, Outcome, Trace, replay};
 use stats::Histogram;
 use stats::harmless::{CellVerdict, Figure, Pair, gain, tail};
 
@@ -18,15 +18,20 @@ use super::plan::{Device, Plan};
 const UNLIMITED: u64 = 10;
 /// The longest request of the simulated device, bytes: Linux's usual max_sectors_kb.
 const REQUEST_BYTES: u64 = 1 << 20;
-/// A simulated cell is one round that would be the same again; the judge's sign test asks for five.
+/// The judge's sign test asks for five. Without noise a simulated cell is one round that would be the same again.
 const ROUNDS: usize = 5;
+/// What is late with [`Noise`]: one read in a hundred that waits, one request in a thousand.
+const READER: Late = Late { one_in: 100, mean_ns: 1_000_000 };
+const SERVED: Late = Late { one_in: 1000, mean_ns: 10_000_000 };
 
-/// The cells of a plan, in its order.
+/// The cells of a plan, in its order. `noisy`: readers and device are late now and then, as on a machine with few processors;
+/// both sides by the same law.
 ///
 /// # Errors
 /// A device that is not of one latency and one bandwidth; a pattern that is not known; whatever `tell` says.
 pub fn cells(
     plan: &Plan,
+    noisy: bool,
     tell: &mut dyn FnMut(&Cell) -> Result<(), PairedError>,
 ) -> Result<Vec<Cell>, PairedError> {
     plan.check_sizes()?;
@@ -34,7 +39,8 @@ pub fn cells(
     for device in &plan.devices {
         let machine = machine(device)?;
         for (key, pattern) in plan.keys().into_iter().filter(|(key, _)| key.device == device.name) {
-            let cell = cell(key, pattern, device, &machine, plan.library.mode.unwrap_or(Mode::AppOnly))?;
+            let mode = plan.library.mode.unwrap_or(Mode::AppOnly);
+            let cell = cell(key, pattern, device, &machine, mode, noisy.then_some(cells.len() as u64))?;
             tell(&cell)?;
             cells.push(cell);
         }
@@ -66,23 +72,37 @@ fn cell(
     device: &Device,
     machine: &MachineOptions,
     mode: Mode,
+    seed: Option<u64>,
 ) -> Result<Cell, PairedError> {
     let size = device.mib << 20;
     let limit = key.memory.map(|percent| size * percent / 100);
     let machine = MachineOptions { memory_bytes: limit.unwrap_or(size * UNLIMITED), ..*machine };
     let trace = trace(pattern, size)
         .ok_or_else(|| PairedError::Input(format!("{}: no such pattern", pattern.name)))?;
-    let sides =
-        Pair { baseline: replay(&trace, &machine, Mode::AppOnly), candidate: replay(&trace, &machine, mode) };
-    let walls = [sides.map(|run| run.elapsed_ns as f64 / 1e9); ROUNDS];
-    let times = sides.map(p99_only);
-    let ((wall, speed), tail) = (gain(&walls)?, tail(&[times.map(|times| times); ROUNDS])?);
+    let run = |mode, number: u64| match seed {
+        None => replay(&trace, &machine, mode),
+        Some(seed) => {
+            let seed = (seed * 1000 + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let noise = Noise { seed, reader: READER, device: SERVED };
+            replay(&Trace { noise, ..trace.clone() }, &machine, mode)
+        }
+    };
+    let round = |at: usize| Pair {
+        baseline: run(Mode::AppOnly, 2 * at as u64),
+        candidate: run(mode, 2 * at as u64 + 1),
+    };
+    let rounds: Vec<_> = (0..if seed.is_some() { ROUNDS } else { 1 }).map(round).collect();
+    let all = || rounds.iter().cycle().take(ROUNDS);
+    let walls: Vec<_> = all().map(|pair| pair.map(|run| run.elapsed_ns as f64 / 1e9)).collect();
+    let times: Vec<_> = rounds.iter().map(|pair| pair.map(|run| times(run, seed.is_some()))).collect();
+    let times: Vec<_> = times.iter().cycle().take(ROUNDS).map(|pair| pair.map(|times| times)).collect();
+    let ((wall, speed), tail) = (gain(&walls)?, tail(&times)?);
     let CellVerdict { verdict, strict } = CellVerdict::of(&wall, speed, &tail);
     Ok(Cell {
         key: Key { device: format!("simulated {}", key.device), ..key },
         verdict,
         strict,
-        rounds: 1,
+        rounds: rounds.len(),
         wall,
         p99: Figure { sides: tail.figure.sides.map(|ns| ns / 1e6), ..tail.figure },
         limit_mib: limit.unwrap_or(0) as f64 / f64::from(1 << 20),
@@ -90,9 +110,9 @@ fn cell(
     })
 }
 
-/// The simulator tells p99 alone: as if all reads had taken so long.
-fn p99_only(run: &Outcome) -> Histogram {
-    std::iter::once(run.p99_ns).collect()
+/// How long the reads took; without noise p99 alone, exactly: as if all reads had taken so long.
+fn times(run: &Outcome, noisy: bool) -> Histogram {
+    if noisy { run.reads_ns.iter().copied().collect() } else { std::iter::once(run.p99_ns).collect() }
 }
 
 fn trace(pattern: &Pattern, size: u64) -> Option<Trace> {
@@ -139,7 +159,7 @@ mod tests {
     fn a_far_reader_backwards_gains_in_virtual_time_and_always_as_much() {
         let plan = plan(&["slow(1ms,1GB/s)"], "reverse:1,burst:2");
         let mut told = 0;
-        let cells = super::cells(&plan, &mut |_| {
+        let cells = super::cells(&plan, false, &mut |_| {
             told += 1;
             Ok(())
         });
@@ -149,7 +169,10 @@ mod tests {
         assert_eq!(cells[0].verdict, Verdict::Harmless);
         assert!(cells[0].wall.ratio.value > 4.0, "{:?}", cells[0]);
         assert_eq!(cells[1].limit_mib, 32.0);
-        assert_eq!(super::cells(&plan, &mut |_| Ok(())).unwrap(), cells);
+        assert_eq!(super::cells(&plan, false, &mut |_| Ok(())).unwrap(), cells);
+        let noisy = super::cells(&plan, true, &mut |_| Ok(())).unwrap();
+        assert!(noisy[0].rounds == 5 && noisy[0].wall.sides.baseline > cells[0].wall.sides.baseline);
+        assert_eq!(super::cells(&plan, true, &mut |_| Ok(())).unwrap(), noisy);
         // 64 bursts of a thread, 5 ms of computing before each
         assert!(cells[2].wall.sides.candidate > 0.1, "{:?}", cells[2]);
     }
@@ -157,7 +180,8 @@ mod tests {
     #[test]
     fn what_cannot_be_simulated_is_refused_with_a_remedy() {
         for device in ["raw", "860evo"] {
-            let refused = super::cells(&plan(&[device], "seq"), &mut |_| Ok(())).unwrap_err().to_string();
+            let refused =
+                super::cells(&plan(&[device], "seq"), false, &mut |_| Ok(())).unwrap_err().to_string();
             assert!(refused.contains("slow(1ms,1GB/s)"), "{refused}");
         }
     }

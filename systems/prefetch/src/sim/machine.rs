@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::patterns::{Late, Random};
 use crate::PAGE;
 
 /// What is simulated.
@@ -43,6 +44,8 @@ pub struct Machine {
     ahead: Vec<Ahead>,
     bus_free_ns: u64,
     device_bytes: u64,
+    late: Late,
+    random: Random,
 }
 
 impl Machine {
@@ -56,7 +59,14 @@ impl Machine {
             ahead: vec![Ahead::default(); readers],
             bus_free_ns: 0,
             device_bytes: 0,
+            late: Late::default(),
+            random: Random(0),
         }
+    }
+
+    /// Requests that are late now and then.
+    pub(super) fn with_late(self, late: Late, seed: u64) -> Machine {
+        Machine { late, random: Random(seed), ..self }
     }
 
     /// Bytes delivered so far.
@@ -92,7 +102,8 @@ impl Machine {
             let bytes = run as u64 * PAGE;
             self.bus_free_ns = self.bus_free_ns.max(now_ns)
                 + (u128::from(bytes) * 1_000_000_000 / u128::from(self.options.bandwidth)) as u64
-                + self.options.request_ns;
+                + self.options.request_ns
+                + self.random.late(self.late);
             let ready = self.bus_free_ns + self.options.latency_ns;
             self.device_bytes += bytes;
             for each in page..page + run {

@@ -9,12 +9,12 @@ mod machine;
 mod patterns;
 
 pub use machine::{Machine, MachineOptions};
-pub use patterns::{Noise, Pattern, Trace};
+pub use patterns::{Late, Noise, Pattern, Trace};
 
 use crate::{Counters, Device, File, Mode, Pages, Read, Rental};
 
 /// What a replay gave.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Until the last thread had read everything, ns.
     pub elapsed_ns: u64,
@@ -22,6 +22,8 @@ pub struct Outcome {
     pub device_bytes: u64,
     /// The 99th percentile of a read, ns.
     pub p99_ns: u64,
+    /// How long each read took, ns: the shortest first.
+    pub reads_ns: Vec<u64>,
     /// Bytes prefetched by the policy that were read.
     pub useful: u64,
     /// Bytes it issued.
@@ -32,8 +34,15 @@ pub struct Outcome {
 
 impl Outcome {
     /// Nothing was read.
-    const NOTHING: Outcome =
-        Outcome { elapsed_ns: 0, device_bytes: 0, p99_ns: 0, useful: 0, issued: 0, saved_ns: 0 };
+    const NOTHING: Outcome = Outcome {
+        elapsed_ns: 0,
+        device_bytes: 0,
+        p99_ns: 0,
+        reads_ns: Vec::new(),
+        useful: 0,
+        issued: 0,
+        saved_ns: 0,
+    };
 }
 
 /// What the hook costs a read, ns.
@@ -80,7 +89,8 @@ impl Pages for Asked<'_> {
 pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     let device = Device::new();
     let threads = trace.threads.len();
-    let mut machine = Machine::new(options, trace.size, threads);
+    let Noise { seed, reader, device: served } = trace.noise;
+    let mut machine = Machine::new(options, trace.size, threads).with_late(served, !seed);
     let mut files = vec![File::new(trace.size); threads];
     // Each thread has a file of its own, or all have one.
     let mut rental = Rental::default();
@@ -89,7 +99,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     let mut clocks: Vec<u64> = (0..threads).map(|thread| 1_000_000 + trace.pause_ns(thread, 0)).collect();
     // A thread is about to read, or its read, begun at a time, returns.
     let mut began: Vec<Option<u64>> = vec![None; threads];
-    let mut noise = patterns::Random(trace.noise.seed);
+    let mut noise = patterns::Random(seed);
     let (mut times, mut outcome) = (Vec::new(), Outcome::NOTHING);
     while let Some(thread) =
         (0..threads).filter(|at| next[*at] < trace.threads[*at].len()).min_by_key(|at| clocks[*at])
@@ -100,8 +110,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
             began[thread] = Some(now_ns);
             let there_ns = machine.read(thread, offset, len, now_ns);
             let waits = there_ns > now_ns + Machine::copy_ns(len);
-            let late_ns = noise.late(trace.noise.read_one_in, trace.noise.read_ns);
-            clocks[thread] = there_ns + late_ns + if waits { noise.below(trace.noise.run_ns) } else { 0 };
+            clocks[thread] = there_ns + if waits { noise.late(reader) } else { 0 };
             continue;
         };
         next[thread] += 1;
@@ -130,6 +139,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         elapsed_ns: clocks.iter().max().copied().unwrap_or(0),
         device_bytes: machine.device_bytes(),
         p99_ns: times.get(times.len() * 99 / 100).copied().unwrap_or(0),
+        reads_ns: times,
         ..outcome
     }
 }

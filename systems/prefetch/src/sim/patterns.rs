@@ -26,17 +26,24 @@ impl Trace {
     }
 }
 
-/// A busy processor: threads run late. Zeroes are none.
+/// What is late now and then because nobody ran it: a machine has fewer processors than threads. Zeroes are never.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Noise {
     /// What is late is drawn from this.
     pub seed: u64,
-    /// One read in so many, cached ones too, ends later.
-    pub read_one_in: u64,
-    /// By up to so much, ns.
-    pub read_ns: u64,
-    /// A reader that waited for the device runs later by up to so much, ns.
-    pub run_ns: u64,
+    /// A reader that waited for the device.
+    pub reader: Late,
+    /// A request, and what is behind it: whoever serves the device had no processor.
+    pub device: Late,
+}
+
+/// How often something is late, and by how much.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Late {
+    /// Once in so many; 0 is never.
+    pub one_in: u64,
+    /// The mean of an exponential law, ns.
+    pub mean_ns: u64,
 }
 
 /// The patterns of the do-no-harm matrix.
@@ -161,6 +168,7 @@ impl Pattern {
 }
 
 /// A small generator: the traces of a seed never change.
+#[derive(Debug)]
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -175,8 +183,12 @@ impl Random {
         all
     }
 
-    /// Up to `limit` of one in so many; 0 of the others, and of none in 0.
-    pub(super) fn late(&mut self, one_in: u64, limit: u64) -> u64 {
-        if one_in > 0 && self.below(one_in) == 0 { self.below(limit) } else { 0 }
+    /// How late one is, ns.
+    pub(super) fn late(&mut self, late: Late) -> u64 {
+        if late.one_in == 0 || self.below(late.one_in) > 0 {
+            return 0;
+        }
+        let share = (self.below(1 << 20) + 1) as f64 / f64::from(1 << 20);
+        (-share.ln() * late.mean_ns as f64) as u64
     }
 }
