@@ -181,6 +181,7 @@ impl Run<'_> {
 
     /// Makes all filesets, the last defined first, as Filebench does.
     fn create(&self, layouts: &[Layout], on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        self.workload.replayed_files_fit(self.ground.free_bytes()).map_err(Error::Invalid)?;
         on_event(Event::Line { text: "Populating and pre-allocating filesets".into() });
         let made = AtomicU64::new(0);
         let total: u64 = self

@@ -73,10 +73,46 @@ fn waits_of_version_2_are_waited() {
     let log = "fio version 2 iolog\na add\na open\na read 0 512\na wait 150000 0\na read 0 512\na read 512 512\na wait 150000 0\n";
     let (outcome, _directory) = replay(log, &[], &RunOptions::default());
     assert!(outcome.measured_seconds >= 0.3, "{}", outcome.measured_seconds);
-    // only what follows a wait has a due time
-    assert_eq!(op(&outcome, "app-read").intended.as_ref().map(|intended| intended.count()), Some(1));
+    // what follows no wait was wanted with what is before it
+    assert_eq!(op(&outcome, "app-read").intended.as_ref().map(|intended| intended.count()), Some(3));
     let (outcome, _directory) = replay(log, &[("replay_no_stall", "1")], &RunOptions::default());
     assert!(op(&outcome, "app-read").intended.is_none() && outcome.ended == Ended::Done);
+}
+
+/// All operations of a paced replay have an intended start, so that its measure is the latency from there: what has no time of its
+/// own is wanted with what is before it, and waits for it.
+#[test]
+fn what_follows_a_timed_record_has_its_intended_start() {
+    let mut log = String::from("fio version 2 iolog\na add\na open\na read 0 512\n");
+    for number in 0..5 {
+        log += "a wait 20000 0\na close\na open\n";
+        log += &format!("a write {} 1048576\na datasync 0 0\n", number << 20);
+    }
+    for engine in ["psync", "libaio"] {
+        let set = [("ioengine", engine), ("iodepth", "4")];
+        let (outcome, _directory) = replay(&log, &set, &RunOptions::default());
+        let intended = |name: &str| op(&outcome, name).intended.as_ref().expect(name);
+        let counts = ["app-read", "app-write", "app-fdatasync"].map(|name| intended(name).count());
+        assert_eq!(counts, [1, 5, 5], "{engine}");
+        // a sync behind a write has waited for it; it took less than the 20 ms to the next one
+        assert!(intended("app-fdatasync").max() >= intended("app-write").min(), "{engine}");
+    }
+    let (outcome, _directory) = replay(&log, &[("speed", "max")], &RunOptions::default());
+    assert!(outcome.ops.iter().all(|op| op.intended.is_none()));
+}
+
+/// Nothing is made of files that the target cannot hold.
+#[test]
+fn files_that_do_not_fit_are_not_begun() {
+    let log = format!("fio version 3 iolog\n0 a add\n0 a open\n0 a read {} 4096\n", 1_u64 << 60);
+    let workload = fiojob::load(&log, "app", &[]).unwrap().workload;
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let control = Control::new();
+    let told = engine::run(&workload, directory.path(), &RunOptions::default(), &control, &mut |_| {});
+    let told = told.expect_err("it does not fit").to_string();
+    assert!(told.contains("take 1024.0PiB") && told.contains("replay_scale=NUMBER"), "{told}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    replay(&log, &[("replay_scale", "1099511627776")], &RunOptions::default());
 }
 
 /// A length that is told repeats the log or cuts it; loops repeat it.

@@ -1,6 +1,8 @@
 //! The workload: plain data, fully resolved (no variables, no names to look up but targets of flowops). As JSON it goes from
 //! the process that resolved it to the one that runs it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 /// A workload, ready to run on any target.
@@ -489,5 +491,37 @@ impl Workload {
         let threads = self.processes.iter().flat_map(|process| &process.threads);
         let of = |thread: &Thread| thread.stream.as_ref().map_or(0.0, |stream| stream.budget.delay_seconds);
         threads.map(of).reduce(f64::min).unwrap_or(0.0)
+    }
+
+    /// Bytes that the files of replayed traces take when they are made; 0 when nothing is replayed.
+    pub fn replayed_bytes(&self) -> u64 {
+        let threads = self.processes.iter().flat_map(|process| &process.threads);
+        let streams = threads.filter_map(|thread| thread.stream.as_ref());
+        let files = streams.filter(|stream| stream.replay.is_some()).flat_map(|stream| &stream.files);
+        let filesets: BTreeSet<usize> = files.map(|file| file.fileset).collect();
+        let of = |fileset: &Fileset| match fileset.contents {
+            Contents::Data | Contents::Allocated | Contents::AllocatedBeyondEnd => {
+                fileset.size.fixed().unwrap_or(0)
+            }
+            Contents::Hole | Contents::Empty => 0,
+        };
+        filesets.into_iter().filter_map(|at| self.filesets.get(at)).map(of).fold(0, u64::saturating_add)
+    }
+
+    /// The sizes of replayed files come from offsets of a trace, which may be those of any device: nothing is made of them that
+    /// fills a target with so many free bytes; 0: it does not say.
+    ///
+    /// # Errors
+    /// What they take, what is free, and what to do.
+    pub fn replayed_files_fit(&self, free_bytes: u64) -> Result<(), String> {
+        let wanted = self.replayed_bytes();
+        if free_bytes == 0 || wanted <= free_bytes {
+            return Ok(());
+        }
+        let [wanted, free] = [wanted, free_bytes].map(units::format_bytes);
+        Err(format!(
+            "the files of what is replayed take {wanted}, and the target has {free} free: divide the offsets \
+             (replay_scale=NUMBER), put all on one file (replay_redirect=FILE), or take a larger stack"
+        ))
     }
 }

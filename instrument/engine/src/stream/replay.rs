@@ -16,6 +16,8 @@ impl<P: Port> Runner<'_, P> {
         // a further pass follows when the trace before it was to end, or later
         let begin_ns = if self.replay_ends_ns == 0 { self.begin_ns } else { self.replay_ends_ns.max(now) };
         let due_at = |recorded_ns: u64| Some(begin_ns.saturating_add(replay.due_ns(recorded_ns)?));
+        // what has no due time of its own was wanted with what is before it: at the last due time, or at the begin
+        let mut wanted = due_at(0).filter(|_| replay.is_paced());
         for record in replay.trace.records() {
             if now >= self.deadline_ns || self.frame.shared.control.stopped() {
                 return Ok(false);
@@ -29,9 +31,10 @@ impl<P: Port> Runner<'_, P> {
                 if !self.meet(due)? {
                     return Ok(false);
                 }
-                if is_operation {
-                    self.offer = Some(due);
-                }
+                wanted = Some(due);
+            }
+            if is_operation && wanted.is_some() {
+                self.offer = wanted;
             }
             let (file, offset, bytes) = (record.file as usize, record.offset, record.bytes as usize);
             self.fits(file, record.action, bytes)?;
