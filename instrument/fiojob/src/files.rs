@@ -130,8 +130,12 @@ impl Files {
             // who needs more of it makes it anew
             if size > self.sizes[index] {
                 self.sizes[index] = size;
-                self.filesets[index].size = Value::Int(size);
-                self.filesets[index].contents = contents;
+                let known = &mut self.filesets[index];
+                known.size = Value::Int(size);
+                // what another job reads stays data
+                if known.contents != Contents::Data {
+                    known.contents = contents;
+                }
             }
             return index;
         }

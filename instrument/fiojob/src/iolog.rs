@@ -395,6 +395,10 @@ fn below(name: &str) -> Told<String> {
     if name.contains('\0') {
         return wrong("a zero byte");
     }
+    // two such names would look the same
+    if name.contains(char::REPLACEMENT_CHARACTER) {
+        return wrong("a name that is not UTF-8");
+    }
     if name.len() > NAME_BYTES_MAX || parts.iter().any(|part| part.len() > PART_BYTES_MAX) {
         return wrong("too long a name");
     }

@@ -1,7 +1,7 @@
 //! Jobs to a workload: each clone is a process of its own, with a stream of transfers.
 
 use workload::stream::{
-    OPERATIONS, OffsetDistribution, QueueEngine, Replay, Stream, TransferDirection, TransferSizes,
+    OPERATIONS, OffsetDistribution, QueueEngine, Stream, TransferDirection, TransferSizes,
 };
 use workload::trace::TRACE_BYTES_MAX;
 use workload::{EndMode, FlowOp, Kind, Node, Process, Step, Thread, Value, Workload};
@@ -22,7 +22,7 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// The options of the jobs as they were worked out.
     pub variables: Vec<(String, String)>,
-    /// Seconds that the longest log was recorded for, at the speed of its replay; 0 without one. (One that is replayed as fast as
+    /// Seconds that the longest log was recorded for, at the speed of its replay and as often as it is repeated; 0 without one. (One that is replayed as fast as
     /// possible has those of the recording.)
     pub replay_seconds: f64,
 }
@@ -39,6 +39,14 @@ pub fn lower(
         let (job, found) = Job::of(section);
         mistakes.extend(found);
         jobs.push(job);
+    }
+    // a section beside one that replays is not what they are for; such a one may not be chosen
+    if logs.is_empty() && !jobs.iter().any(|job| job.replay.replays()) {
+        for job in &jobs {
+            if let Some(message) = job.replay.without_logs() {
+                mistakes.push(JobError::new(job.line, format!("[{}]: {message}", job.name)));
+            }
+        }
     }
     let mut replay_notes = Vec::new();
     if let Some(job) = jobs.iter().skip(1).find(|job| job.stonewall) {
@@ -89,7 +97,8 @@ pub fn lower(
         }
         workload.filesets = files.filesets;
     }
-    let traces = replays(&workload).map(|replay| replay.trace.packed_bytes()).sum::<usize>();
+    let replays = streams(&workload).filter_map(|stream| stream.replay.as_ref());
+    let traces = replays.map(|replay| replay.trace.packed_bytes()).sum::<usize>();
     if traces > TRACE_BYTES_MAX {
         let message = format!(
             "the logs of all jobs take {traces} bytes, and {TRACE_BYTES_MAX} are possible: replay parts of them"
@@ -106,14 +115,14 @@ pub fn lower(
         warmup_seconds: ramp_seconds as u64,
     }];
     let notes = [notes(&jobs), replay_notes].concat();
-    let replay_seconds = replays(&workload).map(replayed::seconds).fold(0.0, f64::max);
+    let replay_seconds = streams(&workload).filter_map(replayed::seconds).fold(0.0, f64::max);
     Ok(Loaded { notes, variables: variables(&jobs), replay_seconds, workload })
 }
 
-/// What the jobs replay.
-fn replays(workload: &Workload) -> impl Iterator<Item = &Replay> {
+/// What the jobs issue.
+fn streams(workload: &Workload) -> impl Iterator<Item = &Stream> {
     let threads = workload.processes.iter().flat_map(|process| &process.threads);
-    threads.filter_map(|thread| thread.stream.as_ref()?.replay.as_ref())
+    threads.filter_map(|thread| thread.stream.as_deref())
 }
 
 /// When the last job's time is up, if each has one, from the begin of the first one.

@@ -559,7 +559,6 @@ impl Job {
     }
 
     fn check(&self, pending: &Pending) -> Result<(), String> {
-        self.replay.check()?;
         let replays = self.replay.replays();
         if self.size.is_none() && self.filesize.is_none() && !replays {
             return Err("`size` is missing: how large are its files together?".into());

@@ -8,7 +8,7 @@ use workload::trace::Action;
 use crate::error::{JobError, JobErrors};
 use crate::iolog::Shape;
 use crate::number::{Base, boolean, integer};
-use crate::text::between_colons;
+use crate::text::{GLOBAL, between_colons};
 
 /// The variable that says how fast logs are replayed: `2x`, `0.5`, `max`. fio has `replay_time_scale` and `replay_no_stall` for it.
 pub const SPEED: &str = "speed";
@@ -86,14 +86,10 @@ impl ReplayOptions {
         Ok(true)
     }
 
-    /// What is wrong with the options together.
-    pub fn check(&self) -> Result<(), String> {
-        match &self.said {
-            Some(name) if !self.replays() => {
-                Err(format!("`{name}` is for jobs that replay a log: read_iolog=FILE"))
-            }
-            _ => Ok(()),
-        }
+    /// What is wrong with them in a job file of which no section replays a log.
+    pub fn without_logs(&self) -> Option<String> {
+        let name = self.said.as_ref()?;
+        Some(format!("`{name}` is for jobs that replay a log: read_iolog=FILE"))
     }
 
     /// The speed as [`SPEED`] takes it.
@@ -126,6 +122,11 @@ impl Logs {
         self.0.get(name).map(String::as_str)
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The logs behind a job file.
     pub fn behind(text: &str) -> Logs {
         let mut logs: HashMap<String, String> = HashMap::new();
@@ -150,15 +151,23 @@ impl Logs {
 pub fn job_of(name: &str) -> String {
     // a section's name ends with its line
     let name: String = name.chars().filter(|letter| !matches!(letter, '\n' | ';' | '#')).collect();
-    format!("[{}]\n{READ_IOLOG}={ALONE}\n", if name.is_empty() { "iolog" } else { &name })
+    let name = match name.as_str() {
+        // no job is called so
+        "" | GLOBAL => "iolog",
+        name => name,
+    };
+    format!("[{name}]\n{READ_IOLOG}={ALONE}\n")
 }
 
-/// A job file with the logs that its lines `read_iolog=FILE` name behind it; `read` knows their texts.
+/// A job file with the logs that its lines `read_iolog=FILE` name behind it; `read` knows their texts. Logs that stand there stay
+/// as they are.
 ///
 /// # Errors
 /// A log that cannot be read, with the line.
 pub fn attach(text: &str, read: &dyn Fn(&str) -> Result<String, String>) -> Result<String, JobErrors> {
-    let (mut whole, mut known, mut mistakes) = (text.to_string(), Vec::new(), Vec::new());
+    let (mut whole, mut mistakes) = (text.to_string(), Vec::new());
+    // a job file that was kept with a run has its logs already
+    let mut known: Vec<String> = Logs::behind(text).0.into_keys().collect();
     for (number, line) in text.lines().enumerate() {
         let said = line.split([';', '#']).next().unwrap_or_default();
         let Some((READ_IOLOG, names)) = said.split_once('=').map(|(name, names)| (name.trim(), names.trim()))

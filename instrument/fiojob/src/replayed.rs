@@ -35,9 +35,11 @@ const LEFT_TO_THE_LOG: [&str; 20] = [
     "fsync_on_close",
 ];
 
-/// Seconds that a log was recorded for, at the speed of its replay.
-pub fn seconds(replay: &Replay) -> f64 {
-    replay.trace.length_ns as f64 / 1e9 / replay.speed.unwrap_or(1.0)
+/// Seconds that a log was recorded for, at the speed of its replay and in all its passes.
+pub fn seconds(stream: &Stream) -> Option<f64> {
+    let replay = stream.replay.as_ref()?;
+    let pass = replay.trace.length_ns as f64 / 1e9 / replay.speed.unwrap_or(1.0);
+    Some(pass * stream.budget.passes as f64)
 }
 
 /// What the clones of a job replay: each log is read once.
@@ -262,5 +264,83 @@ mod tests {
         assert!(lost.contains("`replay_no_stall` is for jobs that replay a log"), "{lost}");
         assert!(crate::external(LOG, &[]).unwrap_err().0[0].message.contains("not passed on"));
         assert!(crate::groups(LOG).is_empty());
+    }
+
+    /// What is said for all sections, or of one of several that run one by one, is for those that replay.
+    #[test]
+    fn options_of_replays_stand_beside_sections_without() {
+        for (job, set) in [
+            ("[global]\nreplay_no_stall=1\n[x]\nread_iolog=app.iolog\n[y]\nrw=read\nsize=1m\n", vec![]),
+            ("[x]\nread_iolog=app.iolog\n[y]\nrw=read\nsize=1m\n", vec![("speed", "max")]),
+            (
+                "[x]\nread_iolog=app.iolog\n[y]\nstonewall\nrw=read\nsize=1m\n",
+                vec![("speed", "max"), ("job", "y")],
+            ),
+        ] {
+            let job = loaded(&attached(job), &set);
+            let threads = job.workload.processes.iter().flat_map(|process| &process.threads);
+            let mut streams = threads.filter_map(|thread| thread.stream.as_deref());
+            assert!(streams.all(|stream| stream.replay.as_ref().is_none_or(|replay| replay.speed.is_none())));
+        }
+    }
+
+    #[test]
+    fn a_length_is_that_of_all_passes() {
+        let seconds = |set: &[(&str, &str)]| loaded(LOG, set).replay_seconds;
+        assert_eq!(seconds(&[("loops", "3")]), 3.0 * seconds(&[]));
+        assert_eq!(seconds(&[("loops", "3"), ("speed", "3x")]), seconds(&[]));
+    }
+
+    /// A longer file of another job does not take from a replay what it reads.
+    #[test]
+    fn a_shared_file_stays_data() {
+        let text = attached(
+            "[x]\nread_iolog=app.iolog\n[y]\nfilename=a\nrw=write\nsize=1m\n[z]\nfilename=a\nrw=read\nsize=4k\n",
+        );
+        let files = loaded(&text, &[]).workload.filesets;
+        assert_eq!(
+            (files.len(), files[0].size.fixed(), files[0].contents),
+            (1, Some(1 << 20), workload::Contents::Data)
+        );
+    }
+
+    #[test]
+    fn a_log_may_have_any_name() {
+        for name in ["global", "", "a b", "#"] {
+            let loaded = load(LOG, name, &[]).unwrap_or_else(|errors| panic!("{name}: {errors}"));
+            let process = &loaded.workload.processes[0];
+            assert!(!process.threads[0].name.is_empty() && process.threads[0].name != "global", "{name}");
+        }
+    }
+
+    /// A job file that was kept with a run is the same when it is run again, even where its logs are no more.
+    #[test]
+    fn logs_are_attached_once() {
+        let job = "[x]\nread_iolog=app.iolog:two.iolog\nnumjobs=2\n";
+        let once = attached(job);
+        assert_eq!(attach(&once, &|_| Err("gone".into())).unwrap(), once);
+        assert_eq!(stream(&loaded(&once, &[]), 0).replay.as_ref().unwrap().trace.operation_count(), 3);
+    }
+
+    /// Offsets of a log may be those of any device.
+    #[test]
+    fn files_are_not_larger_than_the_target() {
+        let log = "fio version 3 iolog\n0 a add\n0 b add\n0 a open\n0 b open\n0 a read 2199023251456 4096\n0 b write 0 4096\n";
+        let fits = |set: &[(&str, &str)], free| loaded(log, set).workload.replayed_files_fit(free);
+        let told = fits(&[], 1 << 30).unwrap_err();
+        for part in ["take 2.0TiB", "has 1GiB free", "replay_scale=", "replay_redirect=", "larger stack"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let exact = (2 << 40) - 4096 + 8192;
+        assert!(fits(&[], exact).is_ok() && fits(&[], exact - 1).is_err());
+        assert!(fits(&[("replay_scale", "1m")], 1 << 30).is_ok());
+        assert!(fits(&[], 0).is_ok(), "the target does not say what is free");
+        // what is a hole takes nothing, and two clones have one file
+        let hole = [("fallocate", "none"), ("replay_skip", "read")];
+        assert!(fits(&hole, 1).is_ok() && fits(&[("numjobs", "2")], exact).is_ok());
+        let far: String = ["c", "d", "e"]
+            .map(|name| format!("0 {name} add\n0 {name} open\n0 {name} read {} 1\n", i64::MAX - 1))
+            .concat();
+        assert!(loaded(&(log.to_string() + &far), &[]).workload.replayed_files_fit(1 << 60).is_err());
     }
 }

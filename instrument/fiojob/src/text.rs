@@ -6,6 +6,9 @@ use crate::names::{FLAGS, is_known, nearest_known};
 /// The option of `--set` that chooses a section.
 const JOB: &str = "job";
 
+/// The section whose options are those of all below it.
+pub const GLOBAL: &str = "global";
+
 /// Options by which a section waits for those above.
 const WAITS: [&str; 2] = ["stonewall", "wait_for_previous"];
 
@@ -99,8 +102,8 @@ impl Lines {
             let name = head
                 .strip_suffix(']')
                 .ok_or_else(|| JobError::new(number, "the `]` of the section is missing"))?;
-            self.in_global = Some(name == "global");
-            if name != "global" {
+            self.in_global = Some(name == GLOBAL);
+            if name != GLOBAL {
                 self.jobs.push(Section {
                     name: name.to_string(),
                     line: number,

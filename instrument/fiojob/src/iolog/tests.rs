@@ -101,6 +101,7 @@ fn mistakes_say_line_and_remedy() {
         ("fio version 2 iolog\nf add\nf unlink\n", 3, "`unlink` is none of"),
         ("fio version 3 iolog\n5 ../f add\n", 2, "`..` could lead out"),
         ("fio version 3 iolog\n5 / add\n", 2, "no name of a file"),
+        ("fio version 3 iolog\n5 a add\n5 f\u{fffd} add\n", 3, "a name that is not UTF-8; rename it"),
         ("fio version 3 iolog\n5 f add\nfio version 3 iolog\n", 3, "a second log begins here"),
         ("fio version 3 iolog\n5 a add\n5 a/b add\n6 a open\n7 a read 0 1\n", 1, "the directory of `a/b`"),
         ("fio version 3 iolog\n5 f add\n6 f op", 3, "if it was cut off, delete the line"),
