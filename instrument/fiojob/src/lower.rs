@@ -22,8 +22,8 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// The options of the jobs as they were worked out.
     pub variables: Vec<(String, String)>,
-    /// Seconds that the longest log was recorded for, at the speed of its replay and as often as it is repeated; 0 without one. (One that is replayed as fast as
-    /// possible has those of the recording.)
+    /// Seconds that the longest log was recorded for, at the speed of its replay and as often as it is repeated; 0 without one.
+    /// (One that is replayed as fast as possible has those of the recording.)
     pub replay_seconds: f64,
 }
 
