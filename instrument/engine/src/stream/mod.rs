@@ -853,7 +853,7 @@ fn is_transfer(operation: usize) -> bool {
 
 /// The bytes after which a pass is over: those of the files, or more where random writes come to the same blocks again.
 fn pass_ends(spec: &Stream) -> u64 {
-    let files: u64 = spec.files.iter().map(|file| file.bytes).sum();
+    let files = spec.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
     let again = spec.way.writes() && spec.order.random && !spec.order.visit_once;
     let bytes = if again { files.max(spec.budget.bytes) } else { files };
     // what is discarded and then written counts twice

@@ -313,3 +313,13 @@ fn the_wait_for_the_own_rate_is_in_the_latency_from_the_intended_start() {
     let longest = longest_intended("size=20k\nrate_iops=20", 1000.0, Duration::ZERO);
     assert!(longest >= Duration::from_millis(190), "{longest:?}");
 }
+
+/// Offsets of a log may be as large as those of any file.
+#[test]
+fn the_bytes_of_a_pass_do_not_overflow() {
+    let file = |name: &str| format!("0 {name} add\n0 {name} open\n0 {name} write {} 1\n", i64::MAX - 1);
+    let log = format!("fio version 3 iolog\n{}", ["a", "b", "c"].map(file).concat());
+    let workload = fiojob::load(&log, "log", &[]).unwrap().workload;
+    let stream = workload.processes[0].threads[0].stream.as_deref().unwrap();
+    assert_eq!(pass_ends(stream), u64::MAX);
+}
