@@ -222,11 +222,7 @@ fn issued(stream: &Stream) -> String {
         QueueEngine::Mapped => "mmap",
     };
     if let Some(replay) = &stream.replay {
-        return format!(
-            "{}, {} in flight by {engine}",
-            replayed(replay, stream.files.len()),
-            stream.queue.depth
-        );
+        return format!("{}, {} in flight by {engine}", replayed(replay, stream), stream.queue.depth);
     }
     let length = match (stream.budget.time_based, stream.budget.seconds) {
         (true, Some(seconds)) => format!("for {seconds} s"),
@@ -239,7 +235,7 @@ fn issued(stream: &Stream) -> String {
 }
 
 /// What a trace does.
-fn replayed(replay: &Replay, files: usize) -> String {
+fn replayed(replay: &Replay, stream: &Stream) -> String {
     let trace = &replay.trace;
     let operations: Vec<String> = (OPERATIONS.iter().zip(trace.operations).zip(trace.bytes))
         .filter(|((_, count), _)| *count > 0)
@@ -252,8 +248,14 @@ fn replayed(replay: &Replay, files: usize) -> String {
         (Some(speed), true) => format!("{:.3} s at speed {speed}x", trace.length_ns as f64 / 1e9 / speed),
         _ => "as fast as possible".to_string(),
     };
-    let memory = units::format_bytes(trace.packed_bytes() as u64);
-    format!("replays {} on {files} files, {length}, {memory} of memory", operations.join(", "))
+    let sum = stream.files.iter().map(|file| file.size).fold(0, u64::saturating_add);
+    let buffers = u64::from(trace.transfer_bytes_max).saturating_mul(u64::from(stream.queue.depth));
+    let [sum, memory, buffers] = [sum, trace.packed_bytes() as u64, buffers].map(units::format_bytes);
+    format!(
+        "replays {} on {} files of {sum} together, {length}, {memory} of memory and {buffers} of buffers",
+        operations.join(", "),
+        stream.files.len()
+    )
 }
 
 /// What a workload would do, in a few lines.

@@ -24,9 +24,12 @@ fn a_log_is_replayed_whatever_its_name() {
     std::fs::write(place.join("app.txt"), LOG).unwrap();
     let checked = loadline(place, 0, &["check", "app.txt"]);
     assert!(
-        checked.contains("replays 2 read of 8KiB, 1 write of 512B, 1 fdatasync on 2 files, 0.200 s"),
+        checked.contains(
+            "replays 2 read of 8KiB, 1 write of 512B, 1 fdatasync on 2 files of 16.5KiB together, 0.200 s"
+        ),
         "{checked}"
     );
+    assert!(checked.contains(" of memory and 4KiB of buffers"), "{checked}");
     let files = format!("dir:{}", place.display());
     let ran = loadline(place, 0, &["run", "app.txt", "--on", &files, "--speed", "2x,max", "-n", "1", "-q"]);
     for part in ["speed=2x", "speed=max", "app-read", "app-fdatasync", "2 of 2 trials done"] {
@@ -51,6 +54,13 @@ fn what_is_wrong_is_told_with_its_line() {
         "{wrong}"
     );
     write("job.fio", b"[x]\nread_iolog=lost\n");
+    write(
+        "bytes.iolog",
+        b"fio version 3 iolog\n0 a add\n0 f\xfe add\n0 f\xff add\n0 a open\n0 a read 0 512\n",
+    );
+    let bytes = loadline(place, 2, &["check", "bytes.iolog"]);
+    assert!(bytes.contains("bytes.iolog:3: ") && bytes.contains("bytes.iolog:4: "), "{bytes}");
+    assert!(bytes.contains("not UTF-8"), "{bytes}");
     let lost = loadline(place, 2, &["check", "job.fio"]);
     assert!(lost.contains("job.fio:2: read_iolog: lost: No such file"), "{lost}");
     write("sda.bin", b"\x07tae\0\0\0\0\xff\xfe");
@@ -64,4 +74,19 @@ fn what_is_wrong_is_told_with_its_line() {
     write("work.f", b"define fileset name=a,path=/tmp,entries=1\n");
     let other = loadline(place, 2, &["run", "work.f", "--speed", "2x"]);
     assert!(other.contains("--speed is for what was recorded"), "{other}");
+}
+
+/// What is said of replays is for the sections that replay.
+#[test]
+fn a_speed_is_for_the_sections_that_replay() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    std::fs::write(place.join("app.iolog"), LOG).unwrap();
+    let job = "[global]\nreplay_align=512\n[x]\nread_iolog=app.iolog\n[y]\nrw=read\nsize=64k\n";
+    std::fs::write(place.join("job.fio"), job).unwrap();
+    let checked = loadline(place, 0, &["check", "job.fio", "--set", "speed=max"]);
+    assert!(checked.contains("as fast as possible") && checked.contains("job y.0: 64KiB"), "{checked}");
+    std::fs::write(place.join("none.fio"), job.replace("read_iolog=app.iolog", "size=64k")).unwrap();
+    let none = loadline(place, 2, &["check", "none.fio"]);
+    assert!(none.contains("`replay_align` is for jobs that replay a log"), "{none}");
 }
