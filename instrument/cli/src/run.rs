@@ -90,20 +90,23 @@ fn interleaved(
     is_ranked: bool,
 ) -> anyhow::Result<Study> {
     let own = study.study.interleave;
-    let valid = match is_ranked {
+    let valid = || match is_ranked {
         true => Err("ranks of a launcher run a load as a whole"),
         false => lab::interleave::turn(&study, loads),
     };
     let wanted = match (launch.interleave, own) {
         (Some("off"), _) | (None, None) => None,
-        (Some("auto"), own) => valid.ok().map(|turn| own.unwrap_or(turn)),
+        (Some("auto"), own) => valid().ok().map(|turn| own.unwrap_or(turn)),
         (None, own) => own,
         (Some(text), _) => {
             let length = arg_parsers::length("--interleave", text)?.as_secs_f64();
             Some(Seconds::new(length).map_err(|error| bad_input(format!("--interleave: {error}")))?)
         }
     };
-    if let (Some(_), Err(why)) = (wanted, valid) {
+    if wanted.is_some()
+        && launch.interleave != Some("auto")
+        && let Err(why) = valid()
+    {
         return Err(bad_input(format!("--interleave: trials do not take turns, since {why}")));
     }
     study.study.interleave = wanted;
@@ -426,27 +429,31 @@ fn address(word: &str) -> anyhow::Result<String> {
 
 /// `--with` as the variable of job files that says who runs them.
 fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<String>> {
-    let Some(with) = &arguments.with else { return Ok(None) };
-    let is_job = |file: &PathBuf| {
-        let text = lab::read::text(file).unwrap_or_default();
-        lab::read::is_job_file(&file.display().to_string(), &text)
-    };
-    if files.is_empty() || !files.iter().all(is_job) {
-        return Err(bad_input("--with is for job files of fio"));
-    }
-    Ok(Some(format!("{}={with}", lab::load::WITH)))
+    let is_job = |file: &Path, text: &str| lab::read::is_job_file(&file.display().to_string(), text);
+    variable_of_all(&arguments.with, lab::load::WITH, files, is_job, "--with is for job files of fio")
 }
 
 /// `--speed` as the variable of replayed traces that says how fast they are.
 fn at_speed(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<String>> {
-    let Some(speed) = &arguments.speed else { return Ok(None) };
-    let replays = |file: &PathBuf| lab::read::replays(&lab::read::text(file).unwrap_or_default());
-    if files.is_empty() || !files.iter().all(replays) {
-        return Err(bad_input(
-            "--speed is for what was recorded: iologs of fio, and job files with `read_iolog`",
-        ));
+    let replays = |_: &Path, text: &str| lab::read::replays(text);
+    let refused = "--speed is for what was recorded: iologs of fio, and job files with `read_iolog`";
+    variable_of_all(&arguments.speed, lab::load::SPEED, files, replays, refused)
+}
+
+/// What an option says as a variable of workload files, each of which has to fit it.
+fn variable_of_all(
+    said: &Option<String>,
+    variable: &str,
+    files: &[PathBuf],
+    fits: impl Fn(&Path, &str) -> bool,
+    refused: &str,
+) -> anyhow::Result<Option<String>> {
+    let Some(value) = said else { return Ok(None) };
+    let fits = |file: &PathBuf| fits(file, &lab::read::text(file).unwrap_or_default());
+    if files.is_empty() || !files.iter().all(fits) {
+        return Err(bad_input(refused));
     }
-    Ok(Some(format!("{}={speed}", lab::load::SPEED)))
+    Ok(Some(format!("{variable}={value}")))
 }
 
 /// What stands after `--` as the parameter of loads that have options of their own.

@@ -79,8 +79,7 @@ pub(crate) fn sum_up(
 /// begins later or ends earlier than others has a rate of its own, as in fio, and what reads back does not write meanwhile. Jobs of
 /// one name share an interval, from the begin of the first to the end of the last.
 fn own_seconds(workload: &Workload, programs: &Programs, results: &[LaneResult]) -> Vec<Metric> {
-    let threads = workload.processes.iter().flat_map(|process| &process.threads);
-    let mut jobs = threads.filter_map(|thread| {
+    let mut jobs = workload.threads().filter_map(|thread| {
         let stream = thread.stream.as_ref()?;
         let reads_back = stream.verify.as_ref().is_some_and(|verify| verify.read_back);
         let budget = &stream.budget;

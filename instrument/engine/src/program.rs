@@ -126,7 +126,7 @@ pub fn direction_of(kind: Kind) -> Direction {
 /// Whether any flowop of `workload` writes data.
 pub fn writes_anything(workload: &Workload) -> bool {
     let mut writes = false;
-    for thread in workload.processes.iter().flat_map(|process| &process.threads) {
+    for thread in workload.threads() {
         visit(&thread.body, &mut |flow| writes |= direction_of(flow.kind) == Direction::Write);
     }
     writes

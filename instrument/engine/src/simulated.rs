@@ -82,12 +82,7 @@ impl<'r> Simulated<'r> {
             let what = "the workload defines no threads: add `define process ... { thread ... { ... } }`";
             return Err(Error::Invalid(what.into()));
         }
-        if workload
-            .processes
-            .iter()
-            .flat_map(|process| &process.threads)
-            .any(|thread| thread.stream.is_some())
-        {
+        if workload.streams().next().is_some() {
             return Err(Error::Invalid(
                 "a job file of fio, or an iolog, does not run in virtual time".into(),
             ));

@@ -88,11 +88,7 @@ impl Files {
     /// The files of a log that a job replays, which are there once however many jobs replay it.
     pub fn of_log(&mut self, job: &Job, log: &Iolog) -> Vec<StreamFile> {
         let place = |file: &LoggedFile| {
-            let contents = if file.is_read || job.overwrite || job.queue.engine == QueueEngine::Mapped {
-                Contents::Data
-            } else {
-                job.reserve.contents()
-            };
+            let contents = contents(job, file.is_read);
             let fileset = match self.by_name.get(&file.name) {
                 Some(&index) => index,
                 // a relative path is never that of a device
@@ -119,13 +115,7 @@ impl Files {
                 format!("{}.{number_of_clone}.{number}", job.name.replace('/', "-"))
             }
         };
-        let contents = match job.reserve {
-            // a mapping does not make a file longer
-            _ if job.way.reads() || job.overwrite || job.queue.engine == QueueEngine::Mapped => {
-                Contents::Data
-            }
-            reserve => reserve.contents(),
-        };
+        let contents = contents(job, job.way.reads());
         if let Some(&index) = self.by_name.get(&name) {
             // who needs more of it makes it anew
             if size > self.sizes[index] {
@@ -187,4 +177,13 @@ fn offset(job: &Job, clone: u64, size: u64, block: u64) -> u64 {
             }
         };
     if rounds { offset.next_multiple_of(block.max(1)) } else { offset }
+}
+
+/// What a file of a job holds when the job begins.
+fn contents(job: &Job, is_read: bool) -> Contents {
+    match job.reserve {
+        // a mapping does not make a file longer
+        _ if is_read || job.overwrite || job.queue.engine == QueueEngine::Mapped => Contents::Data,
+        reserve => reserve.contents(),
+    }
 }

@@ -97,7 +97,7 @@ pub fn lower(
         }
         workload.filesets = files.filesets;
     }
-    let replays = streams(&workload).filter_map(|stream| stream.replay.as_ref());
+    let replays = workload.streams().filter_map(|stream| stream.replay.as_ref());
     let traces = replays.map(|replay| replay.trace.packed_bytes()).sum::<usize>();
     if traces > TRACE_BYTES_MAX {
         let message = format!(
@@ -115,14 +115,8 @@ pub fn lower(
         warmup_seconds: ramp_seconds as u64,
     }];
     let notes = [notes(&jobs), replay_notes].concat();
-    let replay_seconds = streams(&workload).filter_map(replayed::seconds).fold(0.0, f64::max);
+    let replay_seconds = workload.streams().filter_map(replayed::seconds).fold(0.0, f64::max);
     Ok(Loaded { notes, variables: variables(&jobs), replay_seconds, workload })
-}
-
-/// What the jobs issue.
-fn streams(workload: &Workload) -> impl Iterator<Item = &Stream> {
-    let threads = workload.processes.iter().flat_map(|process| &process.threads);
-    threads.filter_map(|thread| thread.stream.as_deref())
 }
 
 /// When the last job's time is up, if each has one, from the begin of the first one.
@@ -291,8 +285,7 @@ mod tests {
     }
 
     fn streams(loaded: &Loaded) -> Vec<&Stream> {
-        let threads = loaded.workload.processes.iter().flat_map(|process| &process.threads);
-        threads.map(|thread| thread.stream.as_deref().unwrap()).collect()
+        loaded.workload.threads().map(|thread| thread.stream.as_deref().unwrap()).collect()
     }
 
     fn stream(text: &str) -> Stream {

@@ -278,9 +278,11 @@ mod tests {
             ),
         ] {
             let job = loaded(&attached(job), &set);
-            let threads = job.workload.processes.iter().flat_map(|process| &process.threads);
-            let mut streams = threads.filter_map(|thread| thread.stream.as_deref());
-            assert!(streams.all(|stream| stream.replay.as_ref().is_none_or(|replay| replay.speed.is_none())));
+            assert!(
+                job.workload
+                    .streams()
+                    .all(|stream| stream.replay.as_ref().is_none_or(|replay| replay.speed.is_none()))
+            );
         }
     }
 

@@ -49,7 +49,7 @@ pub fn turn(study: &Study, loads: &[ResolvedWorkload]) -> Result<Seconds, &'stat
         if file_bytes(model) > room {
             return Err("the files of all stacks would fill more than a quarter of the memory together");
         }
-        for thread in model.processes.iter().flat_map(|process| &process.threads) {
+        for thread in model.threads() {
             let ops = kinds(thread)?;
             let writes = ops.iter().any(|kind| leaves_more(*kind));
             let pays = ops.iter().any(|kind| matches!(kind, Kind::Fsync | Kind::FsyncSet));
@@ -157,15 +157,14 @@ pub fn slices(study: &Study, load: &ResolvedWorkload) -> Result<(), &'static str
     if study.study.rate.or(of_workload.and_then(|workload| workload.rate)).is_some() {
         return Err("it is offered at a rate");
     }
-    let threads = || model.processes.iter().flat_map(|process| &process.threads);
     let is_limiter =
         |kind: &Kind| matches!(kind, Kind::EventLimit | Kind::IopsLimit | Kind::OpsLimit | Kind::BwLimit);
     // without events limiters let everything pass
     let is_limited = model.events_per_second.and_then(Value::fixed).is_some_and(|rate| rate > 0);
-    if is_limited && threads().any(|thread| flowops(thread).iter().any(is_limiter)) {
+    if is_limited && model.threads().any(|thread| flowops(thread).iter().any(is_limiter)) {
         return Err("its limiters let pass what is due by the clock (`eventgen`)");
     }
-    for stream in threads().filter_map(|thread| thread.stream.as_ref()) {
+    for stream in model.streams() {
         if stream.pace.bytes_per_second != [0, 0] {
             return Err("a job has a rate (`rate`, `rate_iops`)");
         }

@@ -9,6 +9,7 @@ use study::offered::OFFERED;
 use study::results::Parameter;
 use study::{Load, Secrets, Settings, StudyError, Workload};
 use workload::address::redact_word;
+use workload::stream::Replay;
 use workload::{Address, IoMode, Step};
 
 /// Free bytes that are assumed for `$free` as long as there is no target: those of a default image.
@@ -208,17 +209,12 @@ fn without_rate(load: &ResolvedLoad) -> Option<&'static str> {
 
 /// Whether a load reads back what it has written: such reads have no intended start, and come beside what is offered.
 fn reads_back(model: &workload::Workload) -> bool {
-    let threads = model.processes.iter().flat_map(|process| &process.threads);
-    let mut verifies =
-        threads.filter_map(|thread| thread.stream.as_ref()).filter_map(|stream| stream.verify.as_ref());
-    verifies.any(|verify| verify.read_back)
+    model.streams().filter_map(|stream| stream.verify.as_ref()).any(|verify| verify.read_back)
 }
 
 /// Whether a load replays a trace at the times of its recording.
 fn is_paced_replay(model: &workload::Workload) -> bool {
-    let threads = model.processes.iter().flat_map(|process| &process.threads);
-    let mut replays = threads.filter_map(|thread| thread.stream.as_ref()?.replay.as_ref());
-    replays.any(workload::stream::Replay::is_paced)
+    model.streams().filter_map(|stream| stream.replay.as_ref()).any(Replay::is_paced)
 }
 
 /// How an iolog issues what it says: as `--io` does. (A job file has an `ioengine`.)

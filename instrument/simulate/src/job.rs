@@ -250,7 +250,7 @@ fn check(model: &Workload) -> Result<(), JobError> {
     if !programs.is_empty() {
         return Err(JobError::System(programs.join("; ")));
     }
-    for thread in model.processes.iter().flat_map(|process| &process.threads) {
+    for thread in model.threads() {
         let mut flows = Vec::new();
         thread.body.iter().for_each(|node| flatten(node, &mut flows));
         let direct = flows.iter().any(|flow| flow.direct_io);

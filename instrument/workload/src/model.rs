@@ -486,18 +486,25 @@ impl Workload {
         })
     }
 
+    /// The threads of all processes, each kind of thread once.
+    pub fn threads(&self) -> impl Iterator<Item = &Thread> {
+        self.processes.iter().flat_map(|process| &process.threads)
+    }
+
+    /// The streams of those threads that issue one.
+    pub fn streams(&self) -> impl Iterator<Item = &crate::Stream> {
+        self.threads().filter_map(|thread| thread.stream.as_deref())
+    }
+
     /// Seconds for which all threads wait before they begin: the shortest delay of its streams. They are no part of the load.
     pub fn common_delay_seconds(&self) -> f64 {
-        let threads = self.processes.iter().flat_map(|process| &process.threads);
         let of = |thread: &Thread| thread.stream.as_ref().map_or(0.0, |stream| stream.budget.delay_seconds);
-        threads.map(of).reduce(f64::min).unwrap_or(0.0)
+        self.threads().map(of).reduce(f64::min).unwrap_or(0.0)
     }
 
     /// Bytes that the files of replayed traces take when they are made; 0 when nothing is replayed.
     pub fn replayed_bytes(&self) -> u64 {
-        let threads = self.processes.iter().flat_map(|process| &process.threads);
-        let streams = threads.filter_map(|thread| thread.stream.as_ref());
-        let files = streams.filter(|stream| stream.replay.is_some()).flat_map(|stream| &stream.files);
+        let files = self.streams().filter(|stream| stream.replay.is_some()).flat_map(|stream| &stream.files);
         let filesets: BTreeSet<usize> = files.map(|file| file.fileset).collect();
         let of = |fileset: &Fileset| match fileset.contents {
             Contents::Data | Contents::Allocated | Contents::AllocatedBeyondEnd => {

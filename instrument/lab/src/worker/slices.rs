@@ -35,7 +35,7 @@ pub(super) fn sync_directory(request: &Request, unit: SliceUnit) -> Result<Optio
 
 /// Whether it leaves anything to be written later.
 fn owes(model: &Workload) -> bool {
-    model.processes.iter().flat_map(|process| &process.threads).any(|thread| any_owes(&thread.body))
+    model.threads().any(|thread| any_owes(&thread.body))
 }
 
 fn any_owes(body: &[Node]) -> bool {
