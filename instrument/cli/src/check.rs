@@ -7,7 +7,7 @@ use kv::properties::Properties;
 use lab::load::{FREE_BYTES_ASSUMED, ResolvedLoad, ScriptProgram, started};
 use study::{CommandLine, Study};
 use workload::stream::{OPERATIONS, QueueEngine, Replay, Stream};
-use workload::{Draws, Step, Value, Workload};
+use workload::{Draws, EndMode, Step, Value, Workload};
 
 use crate::console::{self, Exit, bad_input};
 use crate::evaluation::Source;
@@ -303,7 +303,11 @@ fn describe(workload: &Workload) -> String {
     }
     for step in &workload.script {
         if let Step::Run { seconds, ops, .. } = step {
-            let length = seconds.map_or("until done, or 60 s".to_owned(), |seconds| format!("{seconds} s"));
+            let length = match (seconds, workload.end) {
+                (Some(seconds), _) => format!("{seconds} s"),
+                (None, EndMode::Timeout) => "60 s".to_owned(),
+                (None, _) => "until done".to_owned(),
+            };
             let ops = ops.map_or(String::new(), |ops| format!(", at most {ops} operations"));
             text += &format!("  runs {length}{ops} (change it with --for)\n");
         }
