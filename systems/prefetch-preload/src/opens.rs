@@ -32,6 +32,8 @@ const AHEAD_BYTES: u64 = 8 << 20;
 const PIECES: usize = 64;
 /// After so many files that were cached, or were not opened, nothing is fetched for a while.
 const VAIN: u32 = 16;
+/// The bit of a name's hash that says that the file was fetched: one that was cached has not, and its open is no gain.
+const ASKED: u64 = 1;
 /// The longest path that is made here, bytes.
 const PATH_MAX: usize = 1024;
 
@@ -61,7 +63,7 @@ struct Walk {
     len: usize,
     at: usize,
     cookie: u64,
-    /// Hashes of what was fetched and not opened yet.
+    /// What comes next and was looked at, and is not opened yet: the hash of its name, with [`ASKED`] when it was fetched.
     ahead: [u64; AHEAD_MAX],
     count: usize,
     bytes: u64,
@@ -168,7 +170,7 @@ impl Order {
             self.replaced
         });
         let Some(one) = self.series.get_mut(at) else { return 0..0 };
-        if one.is(series) && one.holds(number) {
+        if one.is(series) && one.was_asked(number) {
             report::add(Head::WalkUsed, 1);
         }
         one.on_open(series, number)
@@ -179,7 +181,12 @@ impl Order {
         for number in range {
             let Some(len) = numbered::rename(name, number, &mut buffer) else { return };
             let next = buffer.get(..len).unwrap_or_default();
-            match fetch(directory, parent, next) {
+            let fetched = fetch(directory, parent, next);
+            let asked = matches!(fetched, Fetched::Asked(_));
+            if let Some(one) = self.series.iter_mut().find(|one| one.is(key)) {
+                one.fetched(number, asked);
+            }
+            match fetched {
                 Fetched::Missing => {
                     if let Some(one) = self.series.iter_mut().find(|one| one.is(key)) {
                         one.end();
@@ -205,7 +212,7 @@ impl Order {
 
     /// A file was opened: fetches what comes after it in its directory, once three were in that order.
     fn walk(&mut self, directory: c_int, parent: &[u8], name: &[u8], key: u64) {
-        let own = hash(0, name) | 1;
+        let own = hash(0, name) | ASKED;
         let walk = &mut self.walk;
         if walk.key != key {
             // What was fetched elsewhere may still be opened, after another directory.
@@ -213,13 +220,15 @@ impl Order {
         }
         let before = core::mem::replace(&mut walk.latest, own);
         walk.row = walk.row.saturating_add(1);
-        if let Some(at) = walk.ahead.iter().take(walk.count).position(|hash| *hash == own) {
+        let ahead = walk.ahead.iter().take(walk.count).position(|mark| mark | ASKED == own);
+        if let Some(at) = ahead {
+            let asked = walk.ahead.get(at).is_some_and(|mark| mark & ASKED != 0);
             // Those before it were passed by, or opened where nobody looked.
             walk.ahead.copy_within(at + 1.., 0);
             walk.bytes -= walk.bytes / walk.count as u64 * (at as u64 + 1);
             walk.count -= at + 1;
             walk.trusted = true;
-            report::add(Head::WalkUsed, 1);
+            report::add(Head::WalkUsed, u64::from(asked));
             self.vain = self.vain.saturating_sub(1);
         } else if walk.going {
             // Elsewhere, or in another directory of the same number: it is looked for anew.
@@ -249,22 +258,24 @@ impl Order {
                 return;
             };
             let name = self.walk.entries.get(at..at + len).unwrap_or_default();
-            let (hash, fetched) = (hash(0, name) | 1, fetch(directory, parent, name));
-            match fetched {
+            let hash = hash(0, name) & !ASKED;
+            let mark = match fetch(directory, parent, name) {
                 Fetched::Missing => continue,
                 Fetched::Cached => {
                     self.vain += 1;
                     if self.vain >= VAIN {
                         return;
                     }
+                    hash
                 }
                 Fetched::Asked(bytes) => {
                     self.walk.bytes += bytes;
                     self.vain = 0;
+                    hash | ASKED
                 }
-            }
+            };
             if let Some(to) = self.walk.ahead.get_mut(self.walk.count) {
-                *to = hash;
+                *to = mark;
                 self.walk.count += 1;
             }
         }
@@ -282,7 +293,7 @@ impl Walk {
                 if entry == name {
                     return before.is_none_or(|before| before == previous);
                 }
-                previous = hash(0, entry) | 1;
+                previous = hash(0, entry) | ASKED;
             }
             if !self.refill(directory, parent) {
                 return false;

@@ -19,10 +19,11 @@ const NEAR: u64 = ROW as u64;
 pub struct Numbered {
     key: u64,
     high: u64,
-    /// The first and the last number that was fetched; the first is 0 while there is none.
-    first: u64,
+    /// The last number that was fetched.
     fetched: u64,
     agree: u32,
+    /// Numbers that were asked for, modulo 64: those that were cached are among the fetched, but not here.
+    asked: u64,
 }
 
 /// The digits of a name that are counted: the last run of them.
@@ -65,15 +66,20 @@ impl Numbered {
         self.key == key
     }
 
-    /// Whether a file of this number was fetched.
-    pub fn holds(&self, number: u64) -> bool {
-        self.first > 0 && (self.first..=self.fetched).contains(&number)
+    /// Whether a file of this number was asked for, and not cached before.
+    pub fn was_asked(&self, number: u64) -> bool {
+        number <= self.fetched && self.fetched - number < 64 && self.asked >> (number % 64) & 1 == 1
+    }
+
+    /// A file that was to be fetched was asked for, or was cached.
+    pub fn fetched(&mut self, number: u64, asked: bool) {
+        self.asked = self.asked & !(1 << (number % 64)) | u64::from(asked) << (number % 64);
     }
 
     /// A file of the series was opened: the numbers that are to be fetched now.
     pub fn on_open(&mut self, key: u64, number: u64) -> core::ops::Range<u64> {
         if self.key != key || number.abs_diff(self.high) > NEAR {
-            *self = Numbered { key, high: number, fetched: number, agree: 1, first: 0 };
+            *self = Numbered { key, high: number, fetched: number, agree: 1, asked: 0 };
             return 0..0;
         }
         if number == self.high {
@@ -89,9 +95,6 @@ impl Numbered {
         let to = self.high + ahead + 1;
         if from >= to {
             return 0..0;
-        }
-        if self.first == 0 {
-            self.first = from;
         }
         self.fetched = to - 1;
         from..to

@@ -1,0 +1,15 @@
+//! What a program and its children did to their files, call by call: the format of such recordings, and what follows from one.
+//! No files, clock or threads of its own: it reads and writes what the caller hands over.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`call`] | one recorded system call: who, when, what, on which file |
+//! | [`format`](mod@format) | the file: a header, then items in the order in which calls ended |
+//! | [`raw`] | system calls as a recorder hands them over |
+
+pub mod call;
+pub mod format;
+pub mod raw;
+
+pub use call::{Call, Operation};
+pub use format::{Header, Item, Reader, RecordingError, Summary, Writer};
