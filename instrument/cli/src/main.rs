@@ -20,6 +20,7 @@
 //! | `library` | the prefetching library as options name it |
 //! | `limits` | limits of the process (ulimit) as errors instead of signals |
 //! | `merge` | runs of shards joined to one |
+//! | `record` | what a program does to its files, recorded |
 //! | `cleanup` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
@@ -58,6 +59,7 @@ mod pages;
 mod prefetch;
 mod programs;
 mod progress;
+mod record;
 mod report;
 mod reproduce;
 mod run;
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         Command::Compare(compare) => compare::compare(&options, compare),
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Export(what) => export::export(&options, what),
+        Command::Record(what) => record::record(what),
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
         Command::Simulate(what) => simulate::simulate(&options, what),

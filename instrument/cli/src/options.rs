@@ -84,6 +84,8 @@ pub enum Command {
     Whatif(crate::whatif::Whatif),
     /// Check the states that a power cut may leave: record a workload, bring each one up, judge it
     Crash(Crash),
+    /// Record what a program does to its files, to run it again or to make a workload of it
+    Record(crate::record::Record),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
     /// Write stored runs as tables for other programs: Parquet, CSV

@@ -3,6 +3,8 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`session`] | a recording from its begin to its end |
+//! | `processes` | what /proc says when something is seen for the first time |
 //! | [`capture`] | system calls of chosen threads as the kernel ends them |
 //! | `assembler`, `program` | instructions of BPF; the programs made of them |
 //! | `kernel`, `ring` | the system call `bpf`; the ring buffer that the programs fill |
@@ -10,10 +12,13 @@
 mod assembler;
 pub mod capture;
 mod kernel;
+mod processes;
 mod program;
 mod ring;
+pub mod session;
 
 pub use capture::Capture;
+pub use session::{Progress, RecordOptions, Recorded, Subject, record, record_work};
 
 /// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -32,4 +37,41 @@ pub enum RecorderError {
         /// Why.
         source: std::io::Error,
     },
+    /// There is no working directory.
+    #[error("cannot tell the working directory: {0}")]
+    Directory(std::io::Error),
+    /// The command cannot be started.
+    #[error("cannot start `{program}`: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A process cannot be recorded.
+    #[error("cannot record process {pid}: {source}")]
+    Process {
+        /// The process.
+        pid: u32,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A thread cannot be recorded: there are too many.
+    #[error("cannot record a thread: {0}")]
+    Thread(std::io::Error),
+    /// No random number to hash names with.
+    #[error("cannot draw a key for --anonymous: {0}")]
+    Secret(std::io::Error),
+    /// A thread of the recorder's, or what it was to record, panicked.
+    #[error("what was to be recorded panicked")]
+    Panicked,
+    /// The end of the command cannot be awaited.
+    #[error("cannot wait for the command: {0}")]
+    Wait(std::io::Error),
+    /// What the kernel has recorded cannot be read.
+    #[error("cannot read what was recorded: {0}")]
+    Read(std::io::Error),
+    /// The recording cannot be written.
+    #[error("cannot write the recording: {0}")]
+    Write(std::io::Error),
 }

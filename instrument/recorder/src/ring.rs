@@ -25,6 +25,8 @@ pub struct Ring {
 
 // SAFETY: the mappings belong to this value, and positions are atomic.
 unsafe impl Send for Ring {}
+// SAFETY: what a shared reference allows reads positions, which are atomic.
+unsafe impl Sync for Ring {}
 
 impl Ring {
     /// Maps the ring of a map that has so many bytes.
