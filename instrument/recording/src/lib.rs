@@ -4,12 +4,15 @@
 //! | module | holds |
 //! |---|---|
 //! | [`call`] | one recorded system call: who, when, what, on which file |
+//! | [`follow`] | makes a recording of system calls: follows descriptors, positions, directories and names |
 //! | [`format`](mod@format) | the file: a header, then items in the order in which calls ended |
 //! | [`raw`] | system calls as a recorder hands them over |
 
 pub mod call;
+pub mod follow;
 pub mod format;
 pub mod raw;
 
 pub use call::{Call, Operation};
+pub use follow::Follower;
 pub use format::{Header, Item, Reader, RecordingError, Summary, Writer};
