@@ -1,5 +1,6 @@
 //! What /proc and the file systems say of processes and their files, asked when something is seen for the first time.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,11 +14,34 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 /// What the kernel puts behind the name of an open file that has none any more.
 const DELETED: &[u8] = b" (deleted)";
 
-/// Answers from /proc and by statx(2).
+/// Answers from /proc and by statx(2), and from what it has kept of the begin.
 #[derive(Debug, Default)]
-pub struct Processes;
+pub struct Processes {
+    /// What was open when the recording began: a process that ends soon cannot be asked later.
+    at_begin: HashMap<(u32, i32), Descriptor>,
+}
+
+impl Processes {
+    /// Keeps what a process has open now.
+    ///
+    /// # Errors
+    /// No such process.
+    pub fn remember(&mut self, pid: u32) -> io::Result<()> {
+        for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+            if let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
+                let descriptor = self.descriptor(pid, fd);
+                self.at_begin.insert((pid, fd), descriptor);
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Lookup for Processes {
+    fn at_begin(&mut self, pid: u32, fd: i32) -> Option<Descriptor> {
+        self.at_begin.get(&(pid, fd)).cloned()
+    }
+
     fn descriptor(&mut self, pid: u32, fd: i32) -> Descriptor {
         let link = format!("/proc/{pid}/fd/{fd}");
         let Ok(target) = std::fs::read_link(&link) else { return Descriptor::Gone };

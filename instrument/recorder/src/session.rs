@@ -82,16 +82,24 @@ pub fn record(
     let mut session = Session::new(options, to)?;
     let mut subject = session.start(&options.subject)?;
     let over = |elapsed: Duration| options.length.is_some_and(|length| elapsed >= length) || stop();
-    loop {
-        let ended = subject.has_ended()?;
-        session.read()?;
-        progress(session.progress());
-        if ended || over(session.begun.elapsed()) {
-            break;
+    let mut followed = || -> Result<(), RecorderError> {
+        loop {
+            let ended = subject.has_ended()?;
+            session.read()?;
+            progress(session.progress());
+            if ended || over(session.begun.elapsed()) {
+                return Ok(());
+            }
+            std::thread::sleep(READ_EVERY);
         }
-        std::thread::sleep(READ_EVERY);
+    };
+    match followed() {
+        Ok(()) => session.end(subject),
+        Err(error) => {
+            subject.end(&mut || Ok(()))?;
+            Err(error)
+        }
     }
-    session.end(subject)
 }
 
 /// Records what `work` and all that it starts do, in a thread of its own; with what it returns. The subject and the length of
@@ -177,6 +185,31 @@ impl Running {
     }
 }
 
+impl Running {
+    /// Ends a command that still runs: it is asked to, and killed when it does not; how it ended. Meanwhile `each` is done.
+    fn end(
+        self,
+        each: &mut dyn FnMut() -> Result<(), RecorderError>,
+    ) -> Result<Option<ExitStatus>, RecorderError> {
+        let mut child = match self {
+            Running::Child(child, None) => child,
+            Running::Child(_, status) => return Ok(status),
+            Running::Processes(_) => return Ok(None),
+        };
+        processes::terminate(&child);
+        let asked = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().map_err(RecorderError::Wait)? {
+                return Ok(Some(status));
+            }
+            if each().is_err() || asked.elapsed() > PATIENCE {
+                let _ = child.kill();
+            }
+            std::thread::sleep(READ_EVERY);
+        }
+    }
+}
+
 impl<W: Write> Session<W> {
     fn new(options: &RecordOptions, to: W) -> Result<Self, RecorderError> {
         let capture = Capture::new()?;
@@ -195,7 +228,7 @@ impl<W: Write> Session<W> {
         Ok(Session {
             writer: Writer::new(to, &header).map_err(RecorderError::Write)?,
             follower: Follower::new(follow),
-            lookup: Processes,
+            lookup: Processes::default(),
             items: Vec::new(),
             starter: None,
             begun: Instant::now(),
@@ -225,6 +258,8 @@ impl<W: Write> Session<W> {
                 source: io::ErrorKind::NotFound.into(),
             });
         };
+        // the command inherits what we have open
+        self.lookup.remember(std::process::id()).map_err(RecorderError::Read)?;
         let capture = &self.capture;
         let spawned = std::thread::scope(|scope| {
             let start = || {
@@ -246,6 +281,7 @@ impl<W: Write> Session<W> {
 
     /// Adds all threads of a process, also those that are made meanwhile: a thread that was added adds what it makes.
     fn add_process(&mut self, pid: u32) -> Result<(), RecorderError> {
+        self.lookup.remember(pid).map_err(|source| RecorderError::Process { pid, source })?;
         let mut known = Vec::new();
         loop {
             let threads = processes::threads(pid).map_err(|source| RecorderError::Process { pid, source })?;
@@ -298,11 +334,7 @@ impl<W: Write> Session<W> {
     /// Ends the command if it still runs, takes what is left, and ends the recording.
     fn end(mut self, subject: Running) -> Result<Recorded, RecorderError> {
         let end_ns = processes::monotonic_ns();
-        let status = match subject {
-            Running::Child(mut child, None) => Some(self.end_command(&mut child)?),
-            Running::Child(_, status) => status,
-            Running::Processes(_) => None,
-        };
+        let status = subject.end(&mut || self.read())?;
         self.read()?;
         let summary = self.follower.summary(end_ns);
         let counts = self.follower.counts();
@@ -315,21 +347,6 @@ impl<W: Write> Session<W> {
             paths: self.paths,
             sees_faults: self.capture.sees_faults,
         })
-    }
-
-    fn end_command(&mut self, child: &mut Child) -> Result<ExitStatus, RecorderError> {
-        processes::terminate(child);
-        let asked = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait().map_err(RecorderError::Wait)? {
-                return Ok(status);
-            }
-            self.read()?;
-            if asked.elapsed() > PATIENCE {
-                let _ = child.kill();
-            }
-            std::thread::sleep(READ_EVERY);
-        }
     }
 }
 

@@ -34,8 +34,10 @@ use names::{Names, State};
 use scope::Scope;
 use table::{Open, OpenNumber, Process};
 
-/// Times of birth are by a clock that advances with the timer's interrupt: 10 ms is its longest step.
-const COARSE_CLOCK_NS: i128 = 10_000_000;
+/// Times of birth are by a clock that advances with the timer's interrupt, which comes every 10 ms at the latest, and later where a
+/// busy host keeps a virtual processor from running. A file that others made so short a time before the program opened it with
+/// `O_CREAT` is taken for the program's own.
+const COARSE_CLOCK_NS: i128 = 500_000_000;
 /// A page that is read in for a mapping, bytes.
 const PAGE_BYTES: u64 = 4096;
 
@@ -103,7 +105,9 @@ pub enum Descriptor {
 /// What the system says about files and processes, asked when something is seen for the first time. It answers as of now, which
 /// is later than the event.
 pub trait Lookup {
-    /// A descriptor that no event told of.
+    /// A descriptor of a process as it was when the recording began, before any event; `None`: nobody looked then.
+    fn at_begin(&mut self, pid: u32, fd: i32) -> Option<Descriptor>;
+    /// A descriptor that no event told of, as it is now.
     fn descriptor(&mut self, pid: u32, fd: i32) -> Descriptor;
     /// A process's working directory.
     fn directory(&mut self, pid: u32) -> Option<Vec<u8>>;

@@ -46,10 +46,7 @@ impl Follower {
             Request::SetFlags { fd, flags } => self.set_flags(moment, fd, flags, around),
             Request::Seek { fd } => self.seek(moment, fd, around),
             Request::Transfer(transfer) => self.transfer(moment, &transfer, around),
-            Request::Copy { from, to } => {
-                self.transfer(moment, &from, around);
-                self.transfer(moment, &to, around);
-            }
+            Request::Copy { from, to } => self.copy(moment, from, to, around),
             Request::Handle { call, fd, offset, bytes, flags } => {
                 self.on_handle(
                     moment,
@@ -299,6 +296,18 @@ impl Follower {
             Operation { offset, bytes, flags, ..blank(call, moment.result) },
             around,
         );
+    }
+
+    /// What was copied was read and written. A program asks for as much as there is: it asked for what it got. A copy that failed
+    /// (these files have no such copy) has done neither, and one at the file's end has read nothing.
+    fn copy(&mut self, moment: &Moment, from: Transfer, to: Transfer, around: &mut Around) {
+        let bytes = moment.bytes();
+        if moment.succeeded() {
+            self.transfer(moment, &Transfer { bytes, ..from }, around);
+        }
+        if bytes > 0 {
+            self.transfer(moment, &Transfer { bytes, ..to }, around);
+        }
     }
 
     /// Where a transfer happens.

@@ -36,7 +36,7 @@ impl Follower {
         self.origins += 1;
         let mut threads: BTreeSet<u32> = around.lookup.threads(pid).into_iter().collect();
         threads.insert(tid);
-        self.processes.insert(pid, Process::new(self.origins, threads));
+        self.processes.insert(pid, Process::new(self.origins, pid, threads));
     }
 
     /// A process runs another program. Its thread has another name then, and so another number: "sh" is not "cc".
@@ -129,7 +129,13 @@ impl Follower {
         since_ns: u64,
         around: &mut Around,
     ) -> Option<What> {
-        let (what, cloexec) = match around.lookup.descriptor(moment.pid, fd) {
+        let origin = self.processes.get(&moment.pid).filter(|_| inherited).map(|process| process.origin_pid);
+        let (found, moment) = match origin.and_then(|origin| around.lookup.at_begin(origin, fd)) {
+            // that was before the call
+            Some(found) => (found, &Moment { moved: 0, wrote: 0, ..*moment }),
+            None => (around.lookup.descriptor(moment.pid, fd), moment),
+        };
+        let (what, cloexec) = match found {
             Descriptor::File(file) => {
                 let cloexec = file.flags & libc::O_CLOEXEC as u32 != 0;
                 (self.inherit(moment, file, around), cloexec)

@@ -78,6 +78,8 @@ pub(super) enum Held {
 pub(super) struct Process {
     /// Processes with the same number descend from one that was seen without its begin, and share what was open in it.
     pub(super) origin: u64,
+    /// That process.
+    pub(super) origin_pid: u32,
     /// It has replaced its program since it descended.
     pub(super) executed: bool,
     /// Its working directory, when that is known.
@@ -92,8 +94,8 @@ pub(super) struct Process {
 
 impl Process {
     /// A process that is seen without its begin.
-    pub(super) fn new(origin: u64, threads: BTreeSet<u32>) -> Self {
-        Process { origin, threads, ..Process::default() }
+    pub(super) fn new(origin: u64, origin_pid: u32, threads: BTreeSet<u32>) -> Self {
+        Process { origin, origin_pid, threads, ..Process::default() }
     }
 
     /// What a number meant when a call began.
@@ -192,6 +194,7 @@ impl Process {
         };
         Process {
             origin: self.origin,
+            origin_pid: self.origin_pid,
             executed: self.executed,
             directory: self.directory.clone(),
             name: self.name.clone(),

@@ -55,6 +55,9 @@ const PATHS: [&[u8]; 14] = [
 ];
 
 impl Lookup for Oracle {
+    fn at_begin(&mut self, pid: u32, fd: i32) -> Option<Descriptor> {
+        self.next().is_multiple_of(2).then(|| self.descriptor(pid, fd))
+    }
     fn descriptor(&mut self, _: u32, _: i32) -> Descriptor {
         match self.next() % 4 {
             0 => Descriptor::Gone,
