@@ -18,9 +18,11 @@ impl Follower {
         }
         // The report of the end of the process that had the number before was lost.
         self.end(moment, around);
-        let Some(child) = self.processes.get(&parent_pid).map(|parent| parent.child(tid)) else {
-            return self.meet(pid, tid, around);
-        };
+        // A maker without events as yet is recorded all the same: it may share what it has open.
+        if !self.processes.contains_key(&parent_pid) {
+            self.meet(parent_pid, parent_pid, around);
+        }
+        let Some(child) = self.processes.get(&parent_pid).map(|parent| parent.child(tid)) else { return };
         for what in child.all() {
             self.refer(what);
         }
