@@ -646,3 +646,78 @@ fn memory_is_that_of_what_lives() {
     assert!(follower.opens.is_empty() && follower.threads.is_empty());
     assert_eq!((follower.processes.len(), follower.names.files()), (1, 0));
 }
+
+#[test]
+fn a_renamed_directory_brings_what_was_never_seen() {
+    let mut script = Script::new().has("/a", Seen::Directory).has("/b", Seen::Directory);
+    script = script.has("/c/d/f", file(5, 1)).has("/c", Seen::Directory);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/a"]), 0);
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/a", "/b"]), 0);
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/b", "/c"]), 0);
+    script.open(1, "/c/d/f", 0, 3);
+    script.open(1, "/c/d/g", CREAT, 4);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/a/d/f"]), -2);
+    script.tells(&[
+        "/a: Directory",
+        "stat /a",
+        "/b: Absent",
+        "rename /a > /b",
+        "/c: Absent",
+        "rename /b > /c",
+        "/a/d/f: File(5)",
+        "/c/d/f: Absent",
+        "open /c/d/f h0",
+        "/c/d/g: Absent",
+        "open /c/d/g h1",
+        "stat /a/d/f = -2",
+    ]);
+}
+
+/// The child has the descriptor if the kernel gave the number before the fork; the system tells.
+#[test]
+fn a_fork_while_another_thread_opens() {
+    let mut script = Script::new().has("/a", file(50, 1));
+    script.table.descriptors.insert((2, 3), open_file("/a", 0, 10, file(50, 1)));
+    script.on(1, libc::SYS_close, &[3], 0);
+    let t = script.now + 10 * MS;
+    script.event(RawEvent::Fork { parent_pid: 1, tid: 2, pid: 2, at_ns: t + 10 });
+    script.event(RawEvent::Fork { parent_pid: 1, tid: 4, pid: 4, at_ns: t + 10 });
+    script.at((t + 5, t + 20), (1, 1), libc::SYS_openat, (&[CWD, 0, 0], &["/a"]), 3);
+    script.on(2, libc::SYS_read, &[3, 0, 10], 10);
+    script.on(1, libc::SYS_read, &[3, 0, 10], 10);
+    script.on(1, libc::SYS_close, &[3], 0);
+    script.on(4, libc::SYS_read, &[3, 0, 10], -9);
+    script.on(2, libc::SYS_close, &[3], 0);
+    script.tells(&["/a: File(50)", "open /a h0", "read h0 0+10", "read h0 10+10", "close h0"]);
+}
+
+/// What failed first may be reported last.
+#[test]
+fn a_late_failure_does_not_hide_what_was_made_meanwhile() {
+    let mut script = Script::new();
+    script.open(1, "/a", EXCL | APPEND, 3);
+    script.on(1, libc::SYS_write, &[3, 0, 10], 10);
+    script.at(
+        (script.now - 200 * MS, script.now + 2 * MS),
+        (1, 2),
+        libc::SYS_newfstatat,
+        (&[CWD], &["/a"]),
+        -2,
+    );
+    script.open(1, "/a", APPEND, 4);
+    script.on(1, libc::SYS_write, &[4, 0, 1], 1);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/a"]), -2);
+    script.open(1, "/a", CREAT | APPEND, 5);
+    script.on(1, libc::SYS_write, &[5, 0, 1], 1);
+    script.tells(&[
+        "/a: Absent",
+        "open /a h0",
+        "write h0 0+10",
+        "stat /a = -2",
+        "open /a h1",
+        "write h1 10+1",
+        "stat /a = -2",
+        "open /a h2",
+        "write h2 0+1",
+    ]);
+}
