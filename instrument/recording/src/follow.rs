@@ -17,6 +17,11 @@
 //! - An appending write has the offset at which its file ended by the calls so far.
 //! - Descriptors that no event told of (sockets, pipes, files passed between processes) are looked up at their first use.
 //! - What io_uring and libaio do, and `msync`, is only counted.
+//! - A symbolic link's [`Item::Found`] is always followed by a path, an empty one where nobody knows to what it points; a path
+//!   that stands in the recording already is then there once more, with a number that nothing else uses.
+//! - A process that runs another program has a new thread number from then on, under the new name.
+//! - The events of a thread or process begin with [`RawEvent::Fork`], or with any other if it was there before; a maker that had
+//!   no event yet is taken to be recorded too.
 
 mod calls;
 mod names;

@@ -12,17 +12,58 @@ const RDWR: u64 = libc::O_RDWR as u64;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Open { who: usize, path: usize, flags: u64 },
-    Dup { who: usize, fd: usize, over: Option<i32> },
-    Fork { who: usize },
-    Close { who: usize, fd: usize },
-    Transfer { who: usize, fd: usize, write: bool, bytes: u64, at: Option<u64> },
-    Seek { who: usize, fd: usize, to: u64 },
-    Truncate { who: usize, fd: usize, to: u64 },
-    Rename { who: usize, from: usize, to: usize },
-    Unlink { who: usize, path: usize },
-    Stat { who: usize, path: usize },
-    Exit { who: usize },
+    Open {
+        who: usize,
+        path: usize,
+        flags: u64,
+    },
+    Dup {
+        who: usize,
+        fd: usize,
+        over: Option<i32>,
+    },
+    Fork {
+        who: usize,
+    },
+    /// It is reported so many steps later, when the number may have its next meaning.
+    Close {
+        who: usize,
+        fd: usize,
+        late: usize,
+    },
+    Transfer {
+        who: usize,
+        fd: usize,
+        write: bool,
+        bytes: u64,
+        at: Option<u64>,
+    },
+    Seek {
+        who: usize,
+        fd: usize,
+        to: u64,
+    },
+    Truncate {
+        who: usize,
+        fd: usize,
+        to: u64,
+    },
+    Rename {
+        who: usize,
+        from: usize,
+        to: usize,
+    },
+    Unlink {
+        who: usize,
+        path: usize,
+    },
+    Stat {
+        who: usize,
+        path: usize,
+    },
+    Exit {
+        who: usize,
+    },
 }
 
 /// An open-file description of the model.
@@ -47,6 +88,16 @@ struct World {
     now: u64,
     /// The description that was looked up last.
     looked_up: usize,
+    closing: Vec<Closing>,
+}
+
+/// A close that has happened, but was not reported.
+struct Closing {
+    pid: u32,
+    fd: i32,
+    description: usize,
+    begin_ns: u64,
+    steps: usize,
 }
 
 /// What an operation must be; the handle by its description.
@@ -82,6 +133,7 @@ impl World {
             pids: 1,
             now: 1000 * MS,
             looked_up: 0,
+            closing: Vec::new(),
         }
     }
 
@@ -132,18 +184,29 @@ impl World {
         told.then(|| expected(Call::Close, Some(description), 0, 0, 0))
     }
 
+    /// The next report of a close that is due after so many more steps; at once of all, if need be.
+    fn reported(&mut self, all: bool) -> Option<(RawEvent, Vec<Expected>)> {
+        let at = self.closing.iter().position(|closing| all || closing.steps == 0)?;
+        let Closing { pid, fd, description, begin_ns, .. } = self.closing.remove(at);
+        self.now += 2 * MS;
+        let RawEvent::Call(raw) = self.raw(pid, libc::SYS_close, (&[fd as u64], &[]), 0) else { return None };
+        let told = self.release(description);
+        Some((RawEvent::Call(RawCall { begin_ns, ..raw }), told.into_iter().collect()))
+    }
+
     fn run(&mut self, step: &Step) -> Option<(RawEvent, Vec<Expected>)> {
         self.now += 20 * MS;
         match *step {
             Step::Open { who, path, flags } => Some(self.open(self.pid(who), PATHS[path], flags)),
             Step::Dup { who, fd, over } => self.dup(self.pid(who), fd, over),
             Step::Fork { who } => Some((self.fork(self.pid(who)), vec![])),
-            Step::Close { who, fd } => {
+            Step::Close { who, fd, late } => {
                 let pid = self.pid(who);
                 let (fd, description) = self.chosen(pid, fd)?;
                 self.processes.get_mut(&pid)?.remove(&fd);
-                let told = self.release(description);
-                Some((self.raw(pid, libc::SYS_close, (&[fd as u64], &[]), 0), told.into_iter().collect()))
+                let late = if self.descriptions[description].handle.is_some() { late } else { 0 };
+                self.closing.push(Closing { pid, fd, description, begin_ns: self.now, steps: late });
+                None
             }
             Step::Transfer { who, fd, write, bytes, at } => {
                 self.transfer(self.pid(who), fd, write, bytes, at)
@@ -437,7 +500,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (who.clone(), path.clone(), flags).prop_map(|(who, path, flags)| Step::Open { who, path, flags }),
         2 => (who.clone(), fd.clone(), over).prop_map(|(who, fd, over)| Step::Dup { who, fd, over }),
         1 => who.clone().prop_map(|who| Step::Fork { who }),
-        2 => (who.clone(), fd.clone()).prop_map(|(who, fd)| Step::Close { who, fd }),
+        3 => (who.clone(), fd.clone(), 0_usize..5).prop_map(|(who, fd, late)| Step::Close { who, fd, late }),
         8 => (who.clone(), fd.clone(), any::<bool>(), bytes, at)
             .prop_map(|(who, fd, write, bytes, at)| Step::Transfer { who, fd, write, bytes, at }),
         1 => (who.clone(), fd.clone(), 0_u64..300).prop_map(|(who, fd, to)| Step::Seek { who, fd, to }),
@@ -457,7 +520,15 @@ proptest! {
         let (mut world, mut told) = (World::new(), Told::default());
         let mut follower = Follower::new(Options::default());
         for step in steps {
+            // What a process has at its begin and end must be clear.
+            let all = matches!(step, Step::Fork { .. } | Step::Exit { .. } | Step::Dup { over: Some(_), .. });
             let before = PATHS.iter().map(|path| (*path, world.kind(path))).collect();
+            while let Some((event, expected)) = world.reported(all) {
+                let mut out = Vec::new();
+                follower.event(event, &mut world, &mut out);
+                told.compare(&mut world, &step, &before, &expected, &out)?;
+            }
+            world.closing.iter_mut().for_each(|closing| closing.steps -= 1);
             let Some((event, expected)) = world.run(&step) else { continue };
             let mut out = Vec::new();
             follower.event(event, &mut world, &mut out);
