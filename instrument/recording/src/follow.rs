@@ -11,12 +11,17 @@
 //! - [`Item::Found`] says what was there before the first call on a path, by what that call returned where that tells it, else
 //!   by what is there when the event is handled. The size of a file that the first call truncates is thus 0, that of one that it
 //!   removes is 0, and what a rename replaces without an earlier call on it is [`FileKind::Absent`]. Names below a renamed
-//!   directory were absent before that rename.
+//!   directory were absent before that rename; where one was not seen before it, its old name gets an item too.
 //! - A call that moved a position has the offset at which it began. Where `sendfile`, `splice` or `copy_file_range` were given a
 //!   pointer to an offset, which nobody reads, the offset is where the handle's previous such call ended, from 0.
 //! - An appending write has the offset at which its file ended by the calls so far.
 //! - Descriptors that no event told of (sockets, pipes, files passed between processes) are looked up at their first use.
 //! - What io_uring and libaio do, and `msync`, is only counted.
+//! - A symbolic link's [`Item::Found`] is always followed by a path, an empty one where nobody knows to what it points; a path
+//!   that stands in the recording already is then there once more, with a number that nothing else uses.
+//! - A process that runs another program has a new thread number from then on, under the new name.
+//! - The events of a thread or process begin with [`RawEvent::Fork`], or with any other if it was there before; a maker that had
+//!   no event yet is taken to be recorded too.
 
 mod calls;
 mod names;
@@ -324,30 +329,44 @@ impl Follower {
         let mut found = State::Absent;
         // A state without the item came with the rename of a directory above: before that there was nothing.
         if self.names.state(path) == State::Unknown {
-            found = self.first_state(moment, path, before, around)?;
-            self.names.set(path, found.clone());
+            let state = self.first_state(moment, path, before, around)?;
+            self.names.set(path, state.clone());
+            match self.names.origin(path).filter(|_| state != State::Absent) {
+                Some(origin) => self.push_origin(&origin, &state, around),
+                None => found = state,
+            }
         }
-        let number = self.number(path, around);
-        self.names.set_found(path);
-        self.push_found(number, &found, around);
-        Some(number)
+        Some(self.push_found(path, &found, around))
     }
 
-    /// The item that says what was at a path; after a link's follows the path to which it points.
-    fn push_found(&mut self, path: u32, state: &State, around: &mut Around) {
+    /// Says that it was under another path what a renamed directory brought.
+    fn push_origin(&mut self, origin: &[u8], state: &State, around: &mut Around) {
+        if self.scope.records(origin) && self.names.found(origin).is_none() {
+            self.names.set(origin, State::Absent);
+            self.push_found(origin, state, around);
+        }
+    }
+
+    /// The item that says what was at a path; after a link's follows the path to which it points, an empty one where that is
+    /// unknown. The path's number.
+    fn push_found(&mut self, path: &[u8], state: &State, around: &mut Around) -> u32 {
+        let number = self.number(path, around);
+        self.names.set_found(path);
         let kind = match state {
             State::Unknown | State::Absent => FileKind::Absent,
             State::File(file) => FileKind::File(self.names.size(Some(*file))),
             State::Directory { .. } => FileKind::Directory,
             State::Link(_) => FileKind::Link,
         };
-        around.out.push(Item::Found { path, kind });
-        if let State::Link(Some(target)) = state {
-            if !self.names.number(target).1 {
+        around.out.push(Item::Found { path: number, kind });
+        if let State::Link(target) = state {
+            let name = target.as_ref().map(|target| self.scope.name(target)).unwrap_or_default();
+            if !target.as_ref().is_some_and(|target| self.names.number(target).1) {
                 self.names.number_again();
             }
-            around.out.push(Item::Path(self.scope.name(target)));
+            around.out.push(Item::Path(name));
         }
+        number
     }
 
     /// What was at a path before the first call on it; `None` for what is not recorded.
@@ -358,7 +377,8 @@ impl Follower {
         before: &Before<'_>,
         around: &mut Around,
     ) -> Option<State> {
-        let surely_absent = matches!(before, Before::Born | Before::Unsure) && self.names.surely_absent(path);
+        let asks = matches!(before, Before::AbsentOrLink | Before::Born | Before::Unsure);
+        let surely_absent = asks && self.names.surely_absent(path);
         let (seen, otherwise) = match before {
             _ if surely_absent => return Some(State::Absent),
             Before::Absent => return Some(State::Absent),
@@ -390,7 +410,7 @@ impl Follower {
         match kind {
             FileKind::Absent => State::Absent,
             FileKind::File(size) => State::File(self.names.file(size, None)),
-            FileKind::Directory => State::Directory { made: false },
+            FileKind::Directory => State::Directory { made: false, was: None },
             FileKind::Link => State::Link(None),
         }
     }
@@ -401,7 +421,7 @@ impl Follower {
             Seen::File { size, device, inode, .. } => {
                 Some(State::File(self.names.file(*size, Some((*device, *inode)))))
             }
-            Seen::Directory => Some(State::Directory { made: false }),
+            Seen::Directory => Some(State::Directory { made: false, was: None }),
             Seen::Link(text) => {
                 let target = scope::absolute(scope::parent(path).unwrap_or(b"/"), text);
                 Some(State::Link(target.map(Into::into)))

@@ -34,6 +34,7 @@ impl Follower {
         self.meet(raw.pid, raw.tid, around);
         let Some(request) = request(raw) else { return };
         let moment = &Moment::of(raw);
+        self.names.set_now(raw.end_ns);
         match request {
             Request::Open { name, flags } => self.open(moment, &name, flags, around),
             Request::Close { fd } if !moment.failed_with(libc::EBADF) => self.close(moment, fd, around),
@@ -131,14 +132,14 @@ impl Follower {
         };
         let (Some(fd), Some(what)) = (moment.descriptor(), what) else { return };
         let cloexec = flags & libc::O_CLOEXEC as u32 != 0;
-        self.put(moment, fd, Entry { what, since_ns: moment.end_ns, cloexec }, around);
+        self.put(moment, fd, made(moment, what, cloexec), around);
     }
 
     /// Something was opened under a path that nobody knows: the system is asked for it.
     fn open_of_unknown(&mut self, moment: &Moment, around: &mut Around) {
         let Some(fd) = moment.descriptor() else { return };
         if self.look_up(moment, fd, false, moment.end_ns, around).is_none() {
-            let entry = Entry { what: What::Other, since_ns: moment.end_ns, cloexec: false };
+            let entry = made(moment, What::Other, false);
             self.put(moment, fd, entry, around);
         }
     }
@@ -223,7 +224,7 @@ impl Follower {
             State::Absent | State::Unknown => match around.lookup.found(path) {
                 Seen::Absent | Seen::Link(_) if !directory => State::File(self.names.file(0, None)),
                 seen @ Seen::File { .. } => self.state_of(path, &seen).unwrap_or_default(),
-                _ => State::Directory { made: false },
+                _ => State::Directory { made: false, was: None },
             },
             known => known,
         };
@@ -252,7 +253,7 @@ impl Follower {
             self.close(&Moment { result: 0, ..*moment }, new, around);
         }
         if let Some(what) = what {
-            self.put(moment, new, Entry { what, since_ns: moment.end_ns, cloexec }, around);
+            self.put(moment, new, made(moment, what, cloexec), around);
         }
     }
 
@@ -397,11 +398,14 @@ impl Follower {
             _ if self.names.state(path) == State::Absent => return self.names.set(path, State::Unknown),
             _ => return,
         }
-        self.names.set(path, State::Directory { made: true });
+        self.names.set(path, State::Directory { made: true, was: None });
     }
 
-    /// What there is, or is not, by a failure.
+    /// What there is, or is not, by a failure; unless a call that ended meanwhile says otherwise.
     fn learn_from_failure(&mut self, moment: &Moment, path: &[u8]) {
+        if self.names.since_ns(path) > moment.begin_ns {
+            return;
+        }
         let state = self.names.state(path);
         if moment.failed_with(libc::ENOENT) && !matches!(state, State::Link(_) | State::Absent) {
             self.names.set_all(path, &State::Absent);
@@ -537,6 +541,11 @@ impl Follower {
             self.names.identify_unknown(file, (device, inode));
         }
     }
+}
+
+/// What a call makes of a descriptor's number.
+fn made(moment: &Moment, what: What, cloexec: bool) -> Entry {
+    Entry { what, begin_ns: moment.begin_ns, since_ns: moment.end_ns, cloexec }
 }
 
 /// The descriptor of the caller that a path stands for.

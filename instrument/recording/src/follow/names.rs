@@ -19,10 +19,12 @@ pub(super) enum State {
     Absent,
     /// A regular file.
     File(FileNumber),
-    /// A directory; `made` in the recording: what was never seen in it is absent.
+    /// A directory.
     Directory {
-        /// The program made it.
+        /// The program made it: what was never seen in it is absent.
         made: bool,
+        /// Where it stood before the recording, if it was renamed since: there stood what was never seen in it.
+        was: Option<Arc<[u8]>>,
     },
     /// A symbolic link; to an absolute path, where that is known.
     Link(Option<Arc<[u8]>>),
@@ -37,6 +39,8 @@ pub(super) struct Name {
     pub(super) found: bool,
     /// What is there now.
     pub(super) state: State,
+    /// Since the end of this call.
+    since_ns: u64,
 }
 
 /// A regular file that has a name or is open.
@@ -54,6 +58,7 @@ pub(super) struct File {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<Arc<[u8]>, Name>,
+    now_ns: u64,
     paths: u32,
     files: HashMap<FileNumber, File>,
     next_file: FileNumber,
@@ -64,6 +69,16 @@ impl Names {
     /// What is known of a path.
     pub(super) fn state(&self, path: &[u8]) -> State {
         self.known.get(path).map(|name| name.state.clone()).unwrap_or_default()
+    }
+
+    /// What is said from now on is known by a call that ended then.
+    pub(super) fn set_now(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// When the call ended by which is known what is at a path.
+    pub(super) fn since_ns(&self, path: &[u8]) -> u64 {
+        self.known.get(path).map_or(0, |name| name.since_ns)
     }
 
     /// A path's number, if the recording says what was there first.
@@ -107,7 +122,7 @@ impl Names {
             match self.known.get(at).map(|name| &name.state) {
                 None | Some(State::Unknown) => {}
                 Some(State::Absent) => return true,
-                Some(State::Directory { made }) => return *made && at.len() < path.len(),
+                Some(State::Directory { made, .. }) => return *made && at.len() < path.len(),
                 Some(State::File(_)) => return at.len() < path.len(),
                 Some(State::Link(_)) => return false,
             }
@@ -116,10 +131,25 @@ impl Names {
         }
     }
 
+    /// Where a path that was never seen stood before the recording, if a directory above it was renamed since.
+    pub(super) fn origin(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let mut at = scope::parent(path)?;
+        loop {
+            match self.known.get(at).map(|name| &name.state) {
+                None | Some(State::Unknown) => at = scope::parent(at)?,
+                Some(State::Directory { was: Some(was), .. }) => return moved(at, was, path),
+                Some(_) => return None,
+            }
+        }
+    }
+
     /// Says what is there from now on.
     pub(super) fn set(&mut self, path: &[u8], state: State) {
         let new = if let State::File(file) = &state { Some(*file) } else { None };
-        let old = std::mem::replace(&mut self.name(path).state, state);
+        let now_ns = self.now_ns;
+        let name = self.name(path);
+        name.since_ns = now_ns;
+        let old = std::mem::replace(&mut name.state, state);
         let old = if let State::File(file) = old { Some(file) } else { None };
         if new == old {
             return;
@@ -193,7 +223,13 @@ impl Names {
 
     /// What was at a path, which is absent then. The file stays known without the name until it has its next one.
     fn take(&mut self, path: &[u8]) -> State {
-        let state = std::mem::replace(&mut self.name(path).state, State::Absent);
+        let now_ns = self.now_ns;
+        let name = self.name(path);
+        name.since_ns = now_ns;
+        let mut state = std::mem::replace(&mut name.state, State::Absent);
+        if let State::Directory { made: false, was } = &mut state {
+            was.get_or_insert_with(|| path.into());
+        }
         if let State::File(file) = &state
             && let Some(file) = self.files.get_mut(file)
         {

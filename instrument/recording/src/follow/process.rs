@@ -18,9 +18,13 @@ impl Follower {
         }
         // The report of the end of the process that had the number before was lost.
         self.end(moment, around);
-        let Some(child) = self.processes.get(&parent_pid).map(|parent| parent.child(tid)) else {
-            return self.meet(pid, tid, around);
-        };
+        // A maker without events as yet is recorded all the same: it may share what it has open.
+        if !self.processes.contains_key(&parent_pid) {
+            self.meet(parent_pid, parent_pid, around);
+        }
+        let child =
+            self.processes.get(&parent_pid).map(|parent| parent.child(tid, (parent_pid, moment.end_ns)));
+        let Some(child) = child else { return };
         for what in child.all() {
             self.refer(what);
         }
@@ -138,7 +142,8 @@ impl Follower {
         let (what, cloexec) = match found {
             Descriptor::File(file) => {
                 let cloexec = file.flags & libc::O_CLOEXEC as u32 != 0;
-                (self.inherit(moment, file, around), cloexec)
+                let known = self.of_parent(moment.pid, fd, &file);
+                (known.unwrap_or_else(|| self.inherit(moment, file, around)), cloexec)
             }
             Descriptor::Other => (What::Other, false),
             Descriptor::Gone => {
@@ -146,11 +151,20 @@ impl Follower {
                 return None;
             }
         };
-        let entry = Entry { what, since_ns, cloexec };
+        let entry = Entry { what, begin_ns: since_ns, since_ns, cloexec };
         for pid in self.sharers(moment.pid, fd, inherited, cloexec) {
             self.put(&Moment { pid, ..*moment }, fd, entry, around);
         }
         Some(what)
+    }
+
+    /// What a process has from its parent, where a thread of that was about to open it when the process was made: the open is
+    /// reported later than the fork.
+    fn of_parent(&self, pid: u32, fd: i32, file: &OpenFile) -> Option<What> {
+        let (parent, at_ns) = self.processes.get(&pid)?.parent?;
+        let what = self.processes.get(&parent)?.made_around(fd, at_ns)?;
+        let What::Open(open) = what else { return None };
+        (self.opens.get(&open)?.path[..] == file.path[..]).then_some(what)
     }
 
     /// Processes that have a descriptor which was open before the recording: those that descend from the one that had it, and

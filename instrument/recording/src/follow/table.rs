@@ -44,7 +44,9 @@ pub(super) enum What {
 pub(super) struct Entry {
     /// What.
     pub(super) what: What,
-    /// When the call ended that made it: calls that began before cannot mean it.
+    /// When the call began that made it.
+    pub(super) begin_ns: u64,
+    /// When that ended: calls that began before cannot mean it.
     pub(super) since_ns: u64,
     /// exec closes it.
     pub(super) cloexec: bool,
@@ -82,6 +84,8 @@ pub(super) struct Process {
     pub(super) origin_pid: u32,
     /// It has replaced its program since it descended.
     pub(super) executed: bool,
+    /// The process that made it, and when.
+    pub(super) parent: Option<(u32, u64)>,
     /// Its working directory, when that is known.
     pub(super) directory: Option<Arc<[u8]>>,
     /// Its program's name, when that is known.
@@ -110,6 +114,15 @@ impl Process {
             }
             None => Held::Over,
         }
+    }
+
+    /// What a call made of a number that ran at that time.
+    pub(super) fn made_around(&self, fd: i32, at_ns: u64) -> Option<What> {
+        let entries = &self.slots.get(&fd)?.entries;
+        entries
+            .iter()
+            .find(|entry| (entry.begin_ns..=entry.since_ns).contains(&at_ns))
+            .map(|entry| entry.what)
     }
 
     /// Whether nothing is known of a number but that it may have been open before the process was seen.
@@ -187,7 +200,7 @@ impl Process {
     }
 
     /// A child with copies of the descriptors.
-    pub(super) fn child(&self, tid: u32) -> Process {
+    pub(super) fn child(&self, tid: u32, parent: (u32, u64)) -> Process {
         let copy = |(fd, slot): (&i32, &Slot)| {
             let entries = slot.entries.last().into_iter().copied().collect();
             (*fd, Slot { entries, closed_ns: slot.closed_ns })
@@ -196,6 +209,7 @@ impl Process {
             origin: self.origin,
             origin_pid: self.origin_pid,
             executed: self.executed,
+            parent: Some(parent),
             directory: self.directory.clone(),
             name: self.name.clone(),
             threads: BTreeSet::from([tid]),

@@ -2,11 +2,10 @@
 
 mod any;
 mod model;
-
-use std::collections::HashMap;
+mod script;
 
 use super::*;
-use crate::format::{Header, Reader, Writer};
+use script::{Script, file, open_file, round_trip, words};
 
 const MS: u64 = 1_000_000;
 const CWD: u64 = libc::AT_FDCWD as u64;
@@ -14,172 +13,6 @@ const CREAT: u64 = (libc::O_CREAT | libc::O_WRONLY) as u64;
 const EXCL: u64 = CREAT | libc::O_EXCL as u64;
 const CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 const APPEND: u64 = (libc::O_APPEND | libc::O_WRONLY) as u64;
-
-/// What the system would say.
-#[derive(Default)]
-struct Table {
-    found: HashMap<Vec<u8>, Seen>,
-    descriptors: HashMap<(u32, i32), Descriptor>,
-    asked: Vec<String>,
-}
-
-impl Lookup for Table {
-    fn descriptor(&mut self, pid: u32, fd: i32) -> Descriptor {
-        self.asked.push(format!("descriptor {pid} {fd}"));
-        self.descriptors.get(&(pid, fd)).cloned().unwrap_or(Descriptor::Gone)
-    }
-    fn directory(&mut self, _: u32) -> Option<Vec<u8>> {
-        Some(b"/home".to_vec())
-    }
-    fn found(&mut self, path: &[u8]) -> Seen {
-        self.asked.push(format!("found {}", String::from_utf8_lossy(path)));
-        self.found.get(path).cloned().unwrap_or(Seen::Absent)
-    }
-    fn name(&mut self, _: u32, tid: u32) -> Option<String> {
-        Some(format!("t{tid}"))
-    }
-    fn threads(&mut self, _: u32) -> Vec<u32> {
-        Vec::new()
-    }
-}
-
-/// Events one after another.
-struct Script {
-    follower: Follower,
-    table: Table,
-    out: Vec<Item>,
-    now: u64,
-    told: usize,
-}
-
-fn file(size: u64, inode: u64) -> Seen {
-    Seen::File { size, born_unix_ns: Some(0), device: 1, inode }
-}
-
-fn open_file(path: &str, flags: u64, position: u64, seen: Seen) -> Descriptor {
-    Descriptor::File(OpenFile { path: path.into(), flags: flags as u32, position, seen })
-}
-
-impl Script {
-    fn new() -> Self {
-        Script::with(Options::default())
-    }
-
-    fn with(options: Options) -> Self {
-        let now = 1000 * MS;
-        Script { follower: Follower::new(options), table: Table::default(), out: Vec::new(), now, told: 0 }
-    }
-
-    fn has(mut self, path: &str, seen: Seen) -> Self {
-        self.table.found.insert(path.into(), seen);
-        self
-    }
-
-    fn event(&mut self, event: RawEvent) {
-        self.follower.event(event, &mut self.table, &mut self.out);
-    }
-
-    /// A call of thread `tid` in process `pid` between two times.
-    fn at(&mut self, times: (u64, u64), who: (u32, u32), number: i64, given: (&[u64], &[&str]), result: i64) {
-        let mut arguments = [0; 6];
-        arguments.iter_mut().zip(given.0).for_each(|(to, from)| *to = *from);
-        let path = |at: usize| given.1.get(at).map(|path| path.as_bytes().to_vec());
-        let raw = RawCall {
-            pid: who.0,
-            tid: who.1,
-            number: number as u32,
-            begin_ns: times.0,
-            end_ns: times.1,
-            arguments,
-            result,
-            paths: [path(0), path(1)],
-        };
-        self.event(RawEvent::Call(raw));
-    }
-
-    fn call(&mut self, pid: u32, number: i64, given: (&[u64], &[&str]), result: i64) {
-        self.now += 20 * MS;
-        self.at((self.now, self.now + MS), (pid, pid), number, given, result);
-    }
-
-    fn open(&mut self, pid: u32, path: &str, flags: u64, result: i64) {
-        self.call(pid, libc::SYS_openat, (&[CWD, 0, flags], &[path]), result);
-    }
-
-    fn on(&mut self, pid: u32, number: i64, arguments: &[u64], result: i64) {
-        self.call(pid, number, (arguments, &[]), result);
-    }
-
-    fn fork(&mut self, parent_pid: u32, pid: u32) {
-        self.now += MS;
-        self.event(RawEvent::Fork { parent_pid, tid: pid, pid, at_ns: self.now });
-    }
-
-    fn exit(&mut self, pid: u32, tid: u32) {
-        self.now += MS;
-        self.event(RawEvent::Exit { pid, tid, at_ns: self.now });
-    }
-
-    fn exec(&mut self, pid: u32, name: &str) {
-        self.now += MS;
-        self.event(RawEvent::Exec { pid, name: name.into(), at_ns: self.now });
-    }
-
-    /// Operations and what was found, since the last time, each in a few words.
-    fn tells(&mut self, expected: &[&str]) {
-        assert_eq!(round_trip(&self.out), self.out);
-        let words = words(&self.out);
-        let kept = |line: &&String| !line.starts_with("thread") && !line.starts_with("path");
-        let new: Vec<_> = words[self.told..].iter().filter(kept).collect();
-        self.told = words.len();
-        assert_eq!(new, expected);
-    }
-}
-
-/// Items as their reader hands them over.
-fn round_trip(items: &[Item]) -> Vec<Item> {
-    let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
-    items.iter().for_each(|item| writer.push(item).unwrap());
-    let bytes = writer.finish(Summary::default()).unwrap();
-    let mut items: Vec<Item> = Reader::new(&bytes[..]).unwrap().collect::<Result<_, _>>().unwrap();
-    items.pop();
-    items
-}
-
-fn words(items: &[Item]) -> Vec<String> {
-    let mut paths = Vec::new();
-    items.iter().map(|item| word(item, &mut paths)).collect()
-}
-
-fn word(item: &Item, paths: &mut Vec<String>) -> String {
-    match item {
-        Item::Thread { tid, pid, name } => format!("thread {pid}/{tid} {name}"),
-        Item::Path(path) => {
-            paths.push(String::from_utf8_lossy(path).into_owned());
-            format!("path {}", String::from_utf8_lossy(path))
-        }
-        Item::Found { path, kind } => format!("{}: {kind:?}", paths[*path as usize]),
-        Item::Inherited { path, .. } => format!("inherited {}", paths[*path as usize]),
-        Item::Operation(operation) => word_of_operation(operation, paths),
-        other => format!("{other:?}"),
-    }
-}
-
-fn word_of_operation(operation: &Operation, paths: &[String]) -> String {
-    let mut word = operation.call.name().to_string();
-    let mut add = |text: String| word.push_str(&text);
-    operation.path.into_iter().for_each(|path| add(format!(" {}", paths[path as usize])));
-    operation.to.into_iter().for_each(|path| add(format!(" > {}", paths[path as usize])));
-    operation.handle.into_iter().for_each(|handle| add(format!(" h{handle}")));
-    if operation.bytes > 0 {
-        add(format!(" {}+{}", operation.offset, operation.bytes));
-    }
-    let transfers = matches!(operation.call, Call::Read | Call::Write);
-    if operation.result < 0 || transfers && operation.result as u64 != operation.bytes {
-        add(format!(" = {}", operation.result));
-    }
-    word
-}
 
 #[test]
 fn positions_move_and_are_shared() {
@@ -259,7 +92,6 @@ fn exec_closes_what_is_marked_and_renames() {
 #[test]
 fn threads_share_and_their_process_ends_with_the_last() {
     let mut script = Script::new();
-    script.fork(9, 1);
     script.event(RawEvent::Fork { parent_pid: 1, tid: 5, pid: 1, at_ns: script.now });
     script.open(1, "/a", EXCL, 3);
     script.at((script.now + 2 * MS, script.now + 3 * MS), (1, 5), libc::SYS_write, (&[3, 0, 4], &[]), 4);
@@ -644,6 +476,206 @@ fn memory_is_that_of_what_lives() {
         script.exit(pid, pid);
     }
     let follower = &script.follower;
-    assert!(follower.opens.is_empty() && follower.threads.is_empty() && follower.processes.is_empty());
-    assert_eq!(follower.names.files(), 0);
+    assert!(follower.opens.is_empty() && follower.threads.is_empty());
+    assert_eq!((follower.processes.len(), follower.names.files()), (1, 0));
+}
+
+#[test]
+fn a_renamed_directory_brings_what_was_never_seen() {
+    let mut script = Script::new().has("/a", Seen::Directory).has("/b", Seen::Directory);
+    script = script.has("/c/d/f", file(5, 1)).has("/c", Seen::Directory);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/a"]), 0);
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/a", "/b"]), 0);
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/b", "/c"]), 0);
+    script.open(1, "/c/d/f", 0, 3);
+    script.open(1, "/c/d/g", CREAT, 4);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/a/d/f"]), -2);
+    script.tells(&[
+        "/a: Directory",
+        "stat /a",
+        "/b: Absent",
+        "rename /a > /b",
+        "/c: Absent",
+        "rename /b > /c",
+        "/a/d/f: File(5)",
+        "/c/d/f: Absent",
+        "open /c/d/f h0",
+        "/c/d/g: Absent",
+        "open /c/d/g h1",
+        "stat /a/d/f = -2",
+    ]);
+}
+
+/// The child has the descriptor if the kernel gave the number before the fork; the system tells.
+#[test]
+fn a_fork_while_another_thread_opens() {
+    let mut script = Script::new().has("/a", file(50, 1));
+    script.table.descriptors.insert((2, 3), open_file("/a", 0, 10, file(50, 1)));
+    script.on(1, libc::SYS_close, &[3], 0);
+    let t = script.now + 10 * MS;
+    script.event(RawEvent::Fork { parent_pid: 1, tid: 2, pid: 2, at_ns: t + 10 });
+    script.event(RawEvent::Fork { parent_pid: 1, tid: 4, pid: 4, at_ns: t + 10 });
+    script.at((t + 5, t + 20), (1, 1), libc::SYS_openat, (&[CWD, 0, 0], &["/a"]), 3);
+    script.on(2, libc::SYS_read, &[3, 0, 10], 10);
+    script.on(1, libc::SYS_read, &[3, 0, 10], 10);
+    script.on(1, libc::SYS_close, &[3], 0);
+    script.on(4, libc::SYS_read, &[3, 0, 10], -9);
+    script.on(2, libc::SYS_close, &[3], 0);
+    script.tells(&["/a: File(50)", "open /a h0", "read h0 0+10", "read h0 10+10", "close h0"]);
+}
+
+/// What failed first may be reported last.
+#[test]
+fn a_late_failure_does_not_hide_what_was_made_meanwhile() {
+    let mut script = Script::new();
+    script.open(1, "/a", EXCL | APPEND, 3);
+    script.on(1, libc::SYS_write, &[3, 0, 10], 10);
+    script.at(
+        (script.now - 200 * MS, script.now + 2 * MS),
+        (1, 2),
+        libc::SYS_newfstatat,
+        (&[CWD], &["/a"]),
+        -2,
+    );
+    script.open(1, "/a", APPEND, 4);
+    script.on(1, libc::SYS_write, &[4, 0, 1], 1);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/a"]), -2);
+    script.open(1, "/a", CREAT | APPEND, 5);
+    script.on(1, libc::SYS_write, &[5, 0, 1], 1);
+    script.tells(&[
+        "/a: Absent",
+        "open /a h0",
+        "write h0 0+10",
+        "stat /a = -2",
+        "open /a h1",
+        "write h1 10+1",
+        "stat /a = -2",
+        "open /a h2",
+        "write h2 0+1",
+    ]);
+}
+
+#[test]
+fn names_of_one_file_and_names_that_change_places() {
+    let mut script = Script::new().has("/a", file(5, 1)).has("/b", file(9, 2)).has("/d", Seen::Directory);
+    script.call(1, libc::SYS_linkat, (&[CWD, 0, CWD], &["/a", "/l"]), 0);
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/a", "/l"]), 0);
+    script.open(1, "/a", APPEND, 3);
+    script.on(1, libc::SYS_write, &[3, 0, 1], 1);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/b"]), 0);
+    let exchange = u64::from(libc::RENAME_EXCHANGE);
+    script.call(1, libc::SYS_renameat2, (&[CWD, 0, CWD, 0, exchange], &["/b", "/l"]), 0);
+    script.open(1, "/b", APPEND, 4);
+    script.on(1, libc::SYS_write, &[4, 0, 1], 1);
+    script.open(1, "/l", APPEND, 5);
+    script.on(1, libc::SYS_write, &[5, 0, 1], 1);
+    script.tells(&[
+        "/a: File(5)",
+        "/l: Absent",
+        "link /a > /l",
+        "rename /a > /l",
+        "open /a h0",
+        "write h0 5+1",
+        "/b: File(9)",
+        "stat /b",
+        "rename /b > /l",
+        "open /b h1",
+        "write h1 6+1",
+        "open /l h2",
+        "write h2 9+1",
+    ]);
+}
+
+#[test]
+fn exchanged_directories_keep_what_is_open_in_them() {
+    let mut script = Script::new();
+    for (fd, path) in [(3, "/x"), (4, "/y")] {
+        script.call(1, libc::SYS_mkdirat, (&[CWD], &[path]), 0);
+        script.open(1, path, libc::O_DIRECTORY as u64, fd);
+    }
+    script.call(1, libc::SYS_openat, (&[3, 0, EXCL], &["f"]), 5);
+    script.on(1, libc::SYS_fchdir, &[4], 0);
+    let exchange = u64::from(libc::RENAME_EXCHANGE);
+    script.call(1, libc::SYS_renameat2, (&[CWD, 0, CWD, 0, exchange], &["/x", "/y"]), 0);
+    script.told = script.out.len();
+    script.call(1, libc::SYS_newfstatat, (&[3], &["f"]), 0);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["f"]), -2);
+    script.tells(&["/y/f: Absent", "stat /y/f", "stat /x/f = -2"]);
+}
+
+#[test]
+fn what_leaves_and_comes_from_elsewhere() {
+    let mut script = Script::with(Options { under: vec![b"/data".to_vec()], ..Options::default() });
+    script.open(1, "/data/a", EXCL, 3);
+    script.on(1, libc::SYS_write, &[3, 0, 7], 7);
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/data/a", "/tmp/a"]), 0);
+    script.call(1, libc::SYS_newfstatat, (&[CWD], &["/data/a"]), -2);
+    script.table.found.insert(b"/data/b".to_vec(), file(8, 8));
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/tmp/b", "/data/b"]), 0);
+    script.open(1, "/data/b", APPEND, 4);
+    script.on(1, libc::SYS_write, &[4, 0, 7], 7);
+    script.call(1, libc::SYS_renameat, (&[CWD, 0, CWD], &["/tmp/b", "/tmp/c"]), 0);
+    script.tells(&[
+        "/data/a: Absent",
+        "open /data/a h0",
+        "write h0 0+7",
+        "rename /data/a",
+        "stat /data/a = -2",
+        "/data/b: Absent",
+        "rename > /data/b",
+        "open /data/b h1",
+        "write h1 8+7",
+    ]);
+}
+
+#[test]
+fn calls_on_open_files() {
+    let mut script = Script::new();
+    script.open(1, "/a", EXCL, 3);
+    script.on(1, libc::SYS_fsync, &[3], 0);
+    script.on(1, libc::SYS_fdatasync, &[3], -5);
+    script.on(1, libc::SYS_sync_file_range, &[3, 10, 20, 4], 0);
+    script.on(1, libc::SYS_fstat, &[3], 0);
+    script.on(1, libc::SYS_fchmod, &[3, 0o600], 0);
+    script.on(1, libc::SYS_utimensat, &[3, 0, 0, 0], 0);
+    script.on(1, libc::SYS_syncfs, &[3], 0);
+    script.on(1, libc::SYS_read, &[3, 0, 10], -512);
+    script.on(1, libc::SYS_close_range, &[3, 3, u64::from(libc::CLOSE_RANGE_CLOEXEC)], 0);
+    script.exec(1, "x");
+    script.tells(&[
+        "/a: Absent",
+        "open /a h0",
+        "fsync h0",
+        "fdatasync h0 = -5",
+        "sync_file_range h0 10+20",
+        "stat h0",
+        "setattr h0",
+        "setattr h0",
+        "sync",
+        "close h0",
+    ]);
+}
+
+/// What a recorder is told to hand over is used.
+#[test]
+fn each_recorded_call_asks_for_something() {
+    for (number, paths) in crate::raw::recorded_calls() {
+        // A pointer to a path, or a command of fcntl.
+        let second = if number == libc::SYS_fcntl as u32 { libc::F_DUPFD as u64 } else { 0x7000 };
+        let path = |at| (at < paths.len()).then(|| b"/a".to_vec());
+        let raw = RawCall {
+            pid: 1,
+            tid: 1,
+            number,
+            begin_ns: 0,
+            end_ns: 0,
+            arguments: [3, second, libc::MS_SYNC as u64, 0, 0, 0],
+            result: 0,
+            paths: [path(0), path(1)],
+        };
+        let request = request::request(&raw);
+        assert!(request.is_some(), "call {number}");
+        let text = format!("{request:?}");
+        assert_eq!(text.matches("Some([47, 97])").count(), paths.len(), "call {number}: {text}");
+    }
 }

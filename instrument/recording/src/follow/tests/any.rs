@@ -175,7 +175,7 @@ fn assert_found(items: &[Item]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn any_events_end(options in options(), seed in any::<u64>(), events in vec(event(), 0..120)) {
