@@ -42,7 +42,7 @@ use table::{Open, OpenNumber, Process};
 /// Times of birth are by a clock that advances with the timer's interrupt, which comes every 10 ms at the latest, and later where a
 /// busy host keeps a virtual processor from running. A file that others made so short a time before the program opened it with
 /// `O_CREAT` is taken for the program's own.
-const COARSE_CLOCK_NS: i128 = 500_000_000;
+const COARSE_CLOCK_NS: i128 = 100_000_000;
 /// A page that is read in for a mapping, bytes.
 const PAGE_BYTES: u64 = 4096;
 
@@ -398,7 +398,14 @@ impl Follower {
             Before::Is(kind) => (around.lookup.found(path), *kind),
             Before::Unsure => (around.lookup.found(path), FileKind::Absent),
         };
-        if seen == Seen::Absent { Some(self.state_of_kind(otherwise)) } else { self.state_of(path, &seen) }
+        if seen != Seen::Absent {
+            return self.state_of(path, &seen);
+        }
+        let state = self.state_of_kind(otherwise);
+        if let State::File(file) = state {
+            self.names.set_guessed(file);
+        }
+        Some(state)
     }
 
     fn is_born_after(&self, born_unix_ns: u64, moment: &Moment) -> bool {

@@ -90,7 +90,8 @@ pub enum Item {
     },
     /// An absolute path without `.`, `..` or doubled slashes.
     Path(Vec<u8>),
-    /// What a path was before the program's first call on it.
+    /// What a path was before the program's first call on it. A further item of a path says that the file was larger than the one
+    /// before said, as a read has shown.
     Found {
         /// The path's number.
         path: u32,

@@ -7,7 +7,7 @@ use super::request::{Named, Place, Request, Transfer, request};
 use super::table::{Entry, OpenNumber, What};
 use super::{Around, Before, Descriptor, Follower, Moment, OpenFile, Seen, blank, scope};
 use crate::call::{Call, Operation};
-use crate::format::FileKind;
+use crate::format::{FileKind, Item};
 use crate::raw::RawCall;
 
 /// The kernel's own results of calls that it is to begin anew after a signal; the program never sees them.
@@ -288,7 +288,7 @@ impl Follower {
         let moment = &Moment { moved, wrote, ..*moment };
         let Some(number) = self.open_file(moment, transfer.fd, around) else { return };
         let Some(offset) = self.place(number, transfer) else { return };
-        self.advance(number, transfer, offset, bytes);
+        self.advance(number, transfer, offset, bytes, around);
         let call = if transfer.write { Call::Write } else { Call::Read };
         let Transfer { bytes, flags, .. } = *transfer;
         self.emit_on(
@@ -325,7 +325,14 @@ impl Follower {
     }
 
     /// Moves the position, and grows the file.
-    fn advance(&mut self, number: OpenNumber, transfer: &Transfer, offset: u64, bytes: u64) {
+    fn advance(
+        &mut self,
+        number: OpenNumber,
+        transfer: &Transfer,
+        offset: u64,
+        bytes: u64,
+        around: &mut Around,
+    ) {
         let Some(open) = self.opens.get_mut(&number).filter(|_| bytes > 0) else { return };
         let end = offset.saturating_add(bytes);
         match transfer.place {
@@ -333,8 +340,13 @@ impl Follower {
             Place::Offset(_) => {}
             Place::Pointer => open.copied = end,
         }
+        let (file, path) = (open.file, open.path.clone());
         if transfer.write {
-            self.names.resize(open.file, |size| size.max(end));
+            self.names.resize(file, |size| size.max(end));
+        } else if self.names.read_to(file, end)
+            && let Some(path) = self.names.found(&path)
+        {
+            around.out.push(Item::Found { path, kind: FileKind::File(end) });
         }
     }
 

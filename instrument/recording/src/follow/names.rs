@@ -48,6 +48,8 @@ pub(super) struct Name {
 pub(super) struct File {
     /// Its size after the calls so far.
     pub(super) size: u64,
+    /// It was gone when it was looked for: its size is what calls tell.
+    guessed: bool,
     /// Device and inode number.
     identity: Option<(u64, u64)>,
     names: Vec<Arc<[u8]>>,
@@ -101,6 +103,21 @@ impl Names {
     /// A number for a path that stands in the recording once more.
     pub(super) fn number_again(&mut self) {
         self.paths = self.paths.saturating_add(1);
+    }
+
+    /// Nobody could see a file's size.
+    pub(super) fn set_guessed(&mut self, file: FileNumber) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.guessed = true;
+        }
+    }
+
+    /// A read found a file's bytes up to an end; true when that says more of its size than was known.
+    pub(super) fn read_to(&mut self, file: Option<FileNumber>, end: u64) -> bool {
+        let Some(file) = file.and_then(|file| self.files.get_mut(&file)) else { return false };
+        let grows = file.guessed && end > file.size;
+        file.size = if grows { end } else { file.size };
+        grows
     }
 
     /// The recording says what was there first.

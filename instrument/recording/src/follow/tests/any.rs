@@ -157,17 +157,21 @@ fn end(follower: &mut Follower, oracle: &mut Oracle, out: &mut Vec<Item>) {
     }
 }
 
-/// Each path that an operation does something to has an item that says what was there.
+/// Each path that an operation does something to has an item that says what was there; a further one only says that it was larger.
 fn assert_found(items: &[Item]) {
-    let mut found = std::collections::HashSet::new();
+    let mut found: HashMap<u32, u64> = HashMap::new();
     for item in items {
         match item {
-            Item::Found { path, .. } => assert!(found.insert(*path), "path {path} was found twice"),
+            Item::Found { path, kind } => {
+                let size = if let FileKind::File(size) = kind { *size } else { 0 };
+                let before = found.insert(*path, size);
+                assert!(before.is_none_or(|before| before < size), "path {path} was found twice");
+            }
             Item::Operation(operation) => {
                 let to = operation.to.filter(|_| operation.call != Call::Symlink);
                 let mut paths = operation.path.into_iter().chain(to);
                 let fault = operation.call == Call::Fault;
-                assert!(paths.all(|path| fault || found.contains(&path)), "{operation:?}");
+                assert!(paths.all(|path| fault || found.contains_key(&path)), "{operation:?}");
             }
             _ => {}
         }

@@ -362,6 +362,9 @@ fn expected(call: Call, description: Option<usize>, offset: u64, bytes: u64, res
 }
 
 impl Lookup for World {
+    fn at_begin(&mut self, _: u32, _: i32) -> Option<Descriptor> {
+        None
+    }
     fn descriptor(&mut self, pid: u32, fd: i32) -> Descriptor {
         let table = self.processes.get(&pid);
         let Some(description) = table.and_then(|table| table.get(&fd)) else { return Descriptor::Gone };

@@ -10,10 +10,14 @@ use crate::format::{Header, Reader, Writer};
 pub(super) struct Table {
     pub(super) found: HashMap<Vec<u8>, Seen>,
     pub(super) descriptors: HashMap<(u32, i32), Descriptor>,
+    pub(super) at_begin: HashMap<(u32, i32), Descriptor>,
     pub(super) asked: Vec<String>,
 }
 
 impl Lookup for Table {
+    fn at_begin(&mut self, pid: u32, fd: i32) -> Option<Descriptor> {
+        self.at_begin.get(&(pid, fd)).cloned()
+    }
     fn descriptor(&mut self, pid: u32, fd: i32) -> Descriptor {
         self.asked.push(format!("descriptor {pid} {fd}"));
         self.descriptors.get(&(pid, fd)).cloned().unwrap_or(Descriptor::Gone)
