@@ -5,9 +5,11 @@
 //! |---|---|
 //! | [`call`] | one recorded system call: who, when, what, on which file |
 //! | [`format`](mod@format) | the file: a header, then items in the order in which calls ended |
+//! | [`describe`] | a recording in figures, and as a personality of WML
 //! | [`raw`] | system calls as a recorder hands them over |
 
 pub mod call;
+pub mod describe;
 pub mod format;
 pub mod raw;
 

@@ -1,0 +1,371 @@
+//! Loops: what each thread of a role repeats. Steps become units (a flowop, or a composite one), each with how often it is
+//! executed in a pass, in the order in which one step follows another.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::observe::Seen;
+use super::roles::{Key, Role};
+use super::sets::{Set, free};
+use super::sizes::{Sizes, ratio};
+use super::step::{Act, ActStats, Modes, Named, Shape, StepStats};
+
+/// A flowop.
+#[derive(Debug, Clone)]
+pub(crate) struct Flowop {
+    pub kind: &'static str,
+    pub name: String,
+    pub set: Option<usize>,
+    pub fd: usize,
+    /// Sizes of its transfers.
+    pub sizes: Option<Sizes>,
+    pub random: bool,
+    /// Of an fsync: data alone.
+    pub data_only: bool,
+    pub modes: Modes,
+    /// It takes a file that is there, by the popularity of files.
+    pub picks: bool,
+    /// Executions at each visit.
+    pub iters: f64,
+}
+
+/// A flowop, or several that belong together.
+#[derive(Debug, Clone)]
+pub(crate) struct Unit {
+    pub name: String,
+    /// Executions in the recording.
+    pub count: f64,
+    /// Calls in the recording that it stands for.
+    pub calls: u64,
+    pub flowops: Vec<Flowop>,
+    /// What it came from.
+    keys: Vec<Key>,
+    /// It syncs a file that stays open, or opens one: a pass is one of these.
+    paces: bool,
+    /// It makes a file.
+    creates: Option<usize>,
+}
+
+/// What a thread of a role repeats.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Loop {
+    pub units: Vec<Unit>,
+    /// Passes in the recording, of all threads.
+    pub passes: f64,
+    /// Calls of steps that are left out.
+    pub left_out: u64,
+}
+
+/// A pass may hold so many executions of one unit; more come in smaller passes.
+const BULK_MAX: f64 = 64.0;
+/// Two counts this near are one.
+const SAME_COUNT: f64 = 0.03;
+/// Slots of files that stay open: from 2 on; 1 is that of units that open and close.
+const KEPT_SLOT: usize = 2;
+/// Slots that WML has.
+const SLOTS: usize = 128;
+
+impl Loop {
+    /// At most `most` units; those of the most calls.
+    pub fn of(role: &Role, seen: &Seen, sets: &[Set], most: usize) -> Loop {
+        let mut builder = Builder { seen, sets, units: Vec::new(), taken: HashSet::new() };
+        builder.units(role);
+        let mut units = builder.units;
+        join_own(&mut units);
+        units.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.keys.cmp(&b.keys)));
+        let all: u64 = units.iter().map(|unit| unit.calls).sum();
+        let rest = units.split_off(most.min(units.len()));
+        let mut left_out: u64 = rest.iter().map(|unit| unit.calls).sum();
+        while let Some(last) = units.last()
+            && units.len() > 1
+            && (left_out + last.calls) as f64 <= all as f64 * LEFT_OUT
+        {
+            left_out += last.calls;
+            units.pop();
+        }
+        let passes = passes(&units);
+        Loop { units: ordered(units, role), passes, left_out }
+    }
+}
+
+/// The rarest units, with this share of the role's calls together, are left out.
+const LEFT_OUT: f64 = 0.01;
+
+/// The number of passes: as often as the most frequent unit that opens or syncs, but no pass has too many of any unit.
+fn passes(units: &[Unit]) -> f64 {
+    let largest = |paces: bool| {
+        let of = units.iter().filter(|unit| unit.paces || !paces).map(|unit| unit.count);
+        of.fold(0.0, f64::max)
+    };
+    let (pacing, any) = (largest(true), largest(false));
+    let passes = if pacing > 0.0 { pacing.max(any / BULK_MAX) } else { any };
+    passes.max(1.0)
+}
+
+/// Units of files that were made and removed by one thread at once: the removal goes to the making.
+fn join_own(units: &mut Vec<Unit>) {
+    let owns = |unit: &Unit| unit.flowops.len() == 1 && unit.flowops[0].name == OWN;
+    let removals: Vec<Unit> = units.iter().filter(|unit| owns(unit)).cloned().collect();
+    units.retain(|unit| !owns(unit));
+    for mut removal in removals {
+        let set = removal.flowops[0].set;
+        let same = |unit: &&mut Unit| {
+            unit.creates == set && (unit.count / removal.count.max(1.0) - 1.0).abs() <= SAME_COUNT
+        };
+        removal.flowops[0].name = "delete".into();
+        match units.iter_mut().find(|unit| same(unit)) {
+            Some(unit) => {
+                removal.flowops[0].fd = 1;
+                removal.flowops[0].set = None;
+                unit.flowops.append(&mut removal.flowops);
+                unit.calls += removal.calls;
+                unit.keys.extend(removal.keys);
+            }
+            None => units.push(removal),
+        }
+    }
+}
+
+/// The mark of a removal of what the thread has just made, until [`join_own`].
+const OWN: &str = "delete own";
+
+/// Each unit behind the one that it most often follows.
+fn ordered(mut units: Vec<Unit>, role: &Role) -> Vec<Unit> {
+    let mut unit_of: BTreeMap<Key, usize> = BTreeMap::new();
+    for (number, unit) in units.iter().enumerate() {
+        unit.keys.iter().for_each(|key| _ = unit_of.insert(*key, number));
+    }
+    let mut next: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for ((from, to), count) in &role.next {
+        if let (Some(from), Some(to)) = (unit_of.get(from), unit_of.get(to)) {
+            *next.entry((*from, *to)).or_default() += count;
+        }
+    }
+    let mut left: BTreeSet<usize> = (0..units.len()).collect();
+    let mut order = Vec::new();
+    let makes = |unit: &Unit| unit.creates.is_some();
+    let mut now = (0..units.len()).find(|at| makes(&units[*at])).or(left.first().copied());
+    while let Some(at) = now {
+        left.remove(&at);
+        order.push(at);
+        let follows = |to: &&usize| next.get(&(at, **to)).copied().unwrap_or(0);
+        let best = left.iter().max_by_key(|to| (follows(to), std::cmp::Reverse(**to)));
+        now = best.copied();
+    }
+    let mut slots: Vec<Option<Unit>> = units.drain(..).map(Some).collect();
+    order.into_iter().filter_map(|at| slots[at].take()).collect()
+}
+
+struct Builder<'a> {
+    seen: &'a Seen,
+    sets: &'a [Set],
+    units: Vec<Unit>,
+    taken: HashSet<String>,
+}
+
+/// Calls on files of one set that stay open.
+type Kept<'a> = BTreeMap<(usize, Modes), Vec<(Act, Key, &'a StepStats)>>;
+
+impl Builder<'_> {
+    fn units(&mut self, role: &Role) {
+        let mut kept: Kept<'_> = BTreeMap::new();
+        for (key, stats) in &role.steps {
+            match self.seen.shapes.values.get(key.0 as usize).cloned() {
+                Some(Shape::Opening { creates, modes, acts }) => {
+                    self.opening(*key, stats, creates, modes, &acts);
+                }
+                Some(Shape::Kept(act, modes)) => {
+                    kept.entry((key.1, modes)).or_default().push((act, *key, stats));
+                }
+                Some(Shape::Named(named)) => self.named(*key, stats, named),
+                None => {}
+            }
+        }
+        for (number, ((set, modes), acts)) in kept.into_iter().enumerate() {
+            self.kept(set, modes, (KEPT_SLOT + number) % SLOTS, acts);
+        }
+    }
+
+    fn push(
+        &mut self,
+        verb: &str,
+        count: u64,
+        calls: u64,
+        flowops: Vec<Flowop>,
+        keys: Vec<Key>,
+    ) -> &mut Unit {
+        let set = keys.first().and_then(|key| self.sets.get(key.1)).map_or("", |set| &set.name);
+        let name = free(&mut self.taken, format!("{verb}-{set}"));
+        let count = count as f64;
+        self.units.push(Unit { name, count, calls, flowops, keys, paces: true, creates: None });
+        let last = self.units.len() - 1;
+        &mut self.units[last]
+    }
+
+    fn opening(&mut self, key: Key, stats: &StepStats, creates: bool, modes: Modes, acts: &[Act]) {
+        let mut names = HashSet::new();
+        let kind = if creates { "createfile" } else { "openfile" };
+        let mut open = flowop(kind, free(&mut names, "open".into()), 1);
+        (open.set, open.modes, open.picks) = (Some(key.1), modes, !creates);
+        let mut flowops = vec![open];
+        for (act, of_act) in acts.iter().zip(&stats.acts) {
+            let mut one = self.act(*act, of_act, stats.count, key.1);
+            one.name = free(&mut names, one.name);
+            (one.fd, one.modes) = (1, Modes::default());
+            flowops.push(one);
+        }
+        flowops.push(flowop("closefile", "close".into(), 1));
+        let has = |is: fn(Act) -> bool| acts.iter().any(|act| is(*act));
+        let verb = match (has(Act::is_read), has(Act::is_write)) {
+            _ if creates => "create",
+            (true, true) => "update",
+            (true, false) => "read",
+            (false, true) => "write",
+            (false, false) => "open",
+        };
+        let unit = self.push(verb, stats.count, stats.calls, flowops, vec![key]);
+        unit.creates = creates.then_some(key.1);
+    }
+
+    /// The flowop of an act; executions for each of `steps`.
+    fn act(&self, act: Act, stats: &ActStats, steps: u64, set: usize) -> Flowop {
+        let mut iters = ratio(stats.calls, steps);
+        let (kind, name) = match act {
+            Act::ReadWhole => ("readwholefile", "read"),
+            Act::ReadNext | Act::ReadRandom => ("read", "read"),
+            Act::WriteWhole if self.whole_size(stats, set) => ("writewholefile", "write"),
+            Act::WriteWhole | Act::Append => ("appendfile", "append"),
+            Act::WriteNext | Act::WriteRandom => ("write", "write"),
+            Act::Fsync | Act::Fdatasync => ("fsync", "sync"),
+            Act::Stat => ("statfile", "stat"),
+        };
+        let mut one = flowop(kind, name.into(), 0);
+        one.random = matches!(act, Act::ReadRandom | Act::WriteRandom);
+        one.data_only = act == Act::Fdatasync;
+        let whole = matches!(kind, "readwholefile" | "writewholefile");
+        if whole {
+            let pieces = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
+            // a file that is written by one call is written so, whatever its size
+            let single = kind == "writewholefile" && stats.calls == steps;
+            one.sizes = pieces.mode().filter(|_| !single).map(only);
+            iters = 1.0;
+        } else if act.is_read() || act.is_write() {
+            one.sizes = Some(stats.sizes.clone());
+        }
+        one.iters = iters;
+        one
+    }
+
+    /// Whether what is written whole is as large as the files of the set.
+    fn whole_size(&self, stats: &ActStats, set: usize) -> bool {
+        let Some(set) = self.sets.get(set) else { return false };
+        let near = |a: f64, b: f64| (a - b).abs() <= WHOLE_SIZE * b.max(1.0);
+        let sizes = set.sizes();
+        let middle = |sizes: &Sizes| sizes.quantile(0.5).unwrap_or(0) as f64;
+        near(stats.sums.mean(), sizes.mean()) && near(middle(&stats.sums), middle(sizes))
+    }
+
+    fn named(&mut self, key: Key, stats: &StepStats, named: Named) {
+        let (kind, name) = match named {
+            Named::Stat => ("statfile", "stat"),
+            Named::Unlink => ("deletefile", "delete"),
+            Named::UnlinkOwn => ("deletefile", OWN),
+            Named::MakeDirectory => ("makedir", "makedir"),
+            Named::RemoveDirectory => ("removedir", "removedir"),
+            Named::List => ("listdir", "list"),
+        };
+        let mut one = flowop(kind, name.into(), 0);
+        (one.set, one.picks) = (Some(key.1), named == Named::Stat);
+        let verb = if named == Named::UnlinkOwn { "delete" } else { name };
+        self.push(verb, stats.count, stats.calls, vec![one], vec![key]);
+    }
+
+    /// Calls on a file that stays open. Transfers and syncs are one unit: a sync belongs to the transfers before it.
+    fn kept(&mut self, set: usize, modes: Modes, fd: usize, mut acts: Vec<(Act, Key, &StepStats)>) {
+        acts.sort_by_key(|(act, _, stats)| (act.is_sync(), std::cmp::Reverse(stats.count)));
+        let syncs: u64 = acts.iter().filter(|(act, ..)| act.is_sync()).map(|(.., stats)| stats.count).sum();
+        let transfers =
+            acts.iter().filter(|(act, ..)| act.is_read() || act.is_write()).map(|(.., stats)| stats.count);
+        let most = transfers.max().unwrap_or(0);
+        let one = |act: Act, stats: &StepStats, steps: u64| {
+            let of_act = stats.acts.first().cloned().unwrap_or_default();
+            let mut one = self.act(act, &of_act, steps, set);
+            (one.fd, one.modes) = (fd, modes);
+            one.set = (act.is_read() || act.is_write()).then_some(set);
+            one
+        };
+        if most == 0 {
+            return self.kept_without_transfers(modes, acts);
+        }
+        let together = |act: Act| syncs > 0 && (act.is_write() || act.is_sync() || act == Act::Stat);
+        let writes = acts.iter().filter(|(act, ..)| act.is_write()).map(|(.., stats)| stats.count).max();
+        let with_syncs: Vec<_> = acts
+            .iter()
+            .filter(|(act, ..)| if writes.is_some() { together(*act) } else { syncs > 0 })
+            .collect();
+        let alone: Vec<_> =
+            acts.iter().filter(|one| !with_syncs.iter().any(|other| other.1 == one.1)).collect();
+        let mut units = Vec::new();
+        if !with_syncs.is_empty() {
+            let count = syncs.min(writes.unwrap_or(most)).max(1);
+            let flowops = with_syncs.iter().map(|(act, _, stats)| one(*act, stats, count)).collect();
+            let keys = with_syncs.iter().map(|(_, key, _)| *key).collect();
+            let calls = with_syncs.iter().map(|(.., stats)| stats.calls).sum();
+            units.push(("sync", count, calls, flowops, keys, true));
+        }
+        for (act, key, stats) in alone {
+            let verb = match act {
+                _ if act.is_read() => "read",
+                Act::Append => "append",
+                Act::Stat => "stat",
+                _ => "write",
+            };
+            let mut one = one(*act, stats, stats.count);
+            if *act == Act::Stat {
+                (one.fd, one.set) = (0, Some(set));
+            }
+            units.push((verb, stats.count, stats.calls, vec![one], vec![*key], false));
+        }
+        for (verb, count, calls, mut flowops, keys, paces) in units {
+            let mut names = HashSet::new();
+            flowops.iter_mut().for_each(|one: &mut Flowop| one.name = free(&mut names, one.name.clone()));
+            self.push(verb, count, calls, flowops, keys).paces = paces;
+        }
+    }
+
+    /// Syncs, by a thread, of a file that others write to: WML has an open and a close around them.
+    fn kept_without_transfers(&mut self, modes: Modes, acts: Vec<(Act, Key, &StepStats)>) {
+        for (act, key, stats) in acts {
+            let of_act = [stats.acts.first().cloned().unwrap_or_default()];
+            if act == Act::Stat {
+                self.named(key, stats, Named::Stat);
+                continue;
+            }
+            let step = StepStats { acts: of_act.to_vec(), ..stats.clone() };
+            self.opening(key, &step, false, modes, &[act]);
+        }
+    }
+}
+
+/// Sizes within this share of each other are those of whole files.
+const WHOLE_SIZE: f64 = 0.1;
+
+fn only(size: u64) -> Sizes {
+    let mut sizes = Sizes::default();
+    sizes.add(size);
+    sizes
+}
+
+fn flowop(kind: &'static str, name: String, fd: usize) -> Flowop {
+    Flowop {
+        kind,
+        name,
+        set: None,
+        fd,
+        sizes: None,
+        random: false,
+        data_only: false,
+        modes: Modes::default(),
+        picks: false,
+        iters: 1.0,
+    }
+}
