@@ -41,8 +41,10 @@ pub(crate) struct Unit {
     keys: Vec<Key>,
     /// It syncs a file that stays open, or opens one: a pass is one of these.
     paces: bool,
-    /// It makes a file.
-    creates: Option<usize>,
+    /// It makes a file of this set.
+    pub creates: Option<usize>,
+    /// It takes a file of this set that is there.
+    pub needs: Option<usize>,
 }
 
 /// What a thread of a role repeats.
@@ -196,7 +198,9 @@ impl Builder<'_> {
         let set = keys.first().and_then(|key| self.sets.get(key.1)).map_or("", |set| &set.name);
         let name = free(&mut self.taken, format!("{verb}-{set}"));
         let count = count as f64;
-        self.units.push(Unit { name, count, calls, flowops, keys, paces: true, creates: None });
+        let is_there = |one: &&Flowop| !matches!(one.kind, "createfile" | "makedir" | "removedir");
+        let needs = flowops.first().filter(is_there).and_then(|one| one.set);
+        self.units.push(Unit { name, count, calls, flowops, keys, paces: true, creates: None, needs });
         let last = self.units.len() - 1;
         &mut self.units[last]
     }
@@ -281,6 +285,9 @@ impl Builder<'_> {
 
     /// Calls on a file that stays open. Transfers and syncs are one unit: a sync belongs to the transfers before it.
     fn kept(&mut self, set: usize, modes: Modes, fd: usize, mut acts: Vec<(Act, Key, &StepStats)>) {
+        let all: u64 = acts.iter().map(|(.., stats)| stats.count).sum();
+        // what is too rare for the mix would only make the loop longer
+        acts.retain(|(.., stats)| stats.count as f64 >= all as f64 * LEFT_OUT / 2.0);
         acts.sort_by_key(|(act, _, stats)| (act.is_sync(), std::cmp::Reverse(stats.count)));
         let syncs: u64 = acts.iter().filter(|(act, ..)| act.is_sync()).map(|(.., stats)| stats.count).sum();
         let transfers =

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::group::Pattern;
 use super::profile::{Profile, hottest};
 use super::sizes::Sizes;
-use super::step::{Act, Named, Shape};
+use super::step::{Act, Shape};
 
 /// What files are used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +24,7 @@ impl Use {
     pub fn words(self) -> &'static str {
         match self {
             Use::Log => "appended to",
-            Use::Data => "random reads and writes",
+            Use::Data => "many reads and writes of an open file",
             Use::Passing => "made and removed",
             Use::Whole => "opened, used, closed",
         }
@@ -60,6 +60,8 @@ pub(crate) struct Set {
     pub largest: Sizes,
     /// Openings append to files that are there.
     pub appended: bool,
+    /// The name of its only group, when it is one of several of a directory that stay open.
+    only: Option<String>,
     /// Share of the opens that the most opened tenth of the files has.
     pub hottest_tenth: f64,
 }
@@ -92,6 +94,7 @@ impl Sets {
 struct Done {
     calls: u64,
     openings: u64,
+    kept: u64,
     appends: u64,
     writes: u64,
     reads: u64,
@@ -108,6 +111,8 @@ impl Done {
     const LOG_APPENDS: u64 = 16;
     /// Calls of an opening, from which random ones make a data file.
     const DATA_CALLS: u64 = 8;
+    /// The same for calls of any kind.
+    const OPEN_CALLS: u64 = 64;
 
     fn usage(&self) -> Use {
         let transfers = self.reads + self.writes;
@@ -117,7 +122,9 @@ impl Done {
         {
             return Use::Log;
         }
-        if self.random * 5 >= transfers.max(1) && transfers >= Self::DATA_CALLS * self.openings.max(1) {
+        let openings = self.openings.max(1);
+        let random = self.random * 5 >= transfers.max(1) && transfers >= Self::DATA_CALLS * openings;
+        if random || self.kept >= Self::OPEN_CALLS * openings.max(self.created) {
             return Use::Data;
         }
         let passing = self.existing * 5 <= self.files && self.deleted * 2 >= self.created;
@@ -129,15 +136,18 @@ impl Done {
 pub(crate) fn sets(profile: &Profile, most: usize) -> Sets {
     let seen = &profile.seen;
     let done = done(profile);
-    let mut by_place: BTreeMap<(&[String], Use), Vec<u32>> = BTreeMap::new();
+    let mut by_place: BTreeMap<(&[String], Use, &str), Vec<u32>> = BTreeMap::new();
     for (group, (pattern, done)) in seen.groups.values.iter().zip(&done).enumerate() {
         if done.files > 0 && done.calls > 0 {
-            by_place.entry((&pattern.directory, done.usage())).or_default().push(group as u32);
+            let usage = done.usage();
+            // files that stay open are few, and each kind has its own size and use
+            let name = if matches!(usage, Use::Data | Use::Log) { pattern.name.as_str() } else { "" };
+            by_place.entry((&pattern.directory, usage, name)).or_default().push(group as u32);
         }
     }
     let mut sets: Vec<Set> = by_place
         .into_iter()
-        .map(|((directory, usage), groups)| {
+        .map(|((directory, usage, _), groups)| {
             let calls = groups.iter().map(|group| done[*group as usize].calls).sum();
             empty(directory.to_vec(), usage, groups, calls)
         })
@@ -189,6 +199,7 @@ fn done(profile: &Profile) -> Vec<Done> {
                 acts
             }
             Shape::Kept(act, _) => {
+                done.kept += stats.count;
                 kept = [*act];
                 &kept
             }
@@ -221,6 +232,7 @@ fn empty(directory: Vec<String>, usage: Use, groups: Vec<u32>, calls: u64) -> Se
         initial: Sizes::default(),
         largest: Sizes::default(),
         appended: false,
+        only: None,
         hottest_tenth: 0.0,
     }
 }
@@ -270,6 +282,8 @@ fn fill(profile: &Profile, set: &mut Set) {
     let names = set.groups.iter().filter_map(|group| seen.groups.values.get(*group as usize));
     set.names = names.map(|pattern| pattern.name.clone()).collect();
     set.names.dedup();
+    let kept = matches!(set.usage, Use::Data | Use::Log);
+    set.only = set.names.first().filter(|_| kept && set.names.len() == 1).cloned();
 }
 
 /// Letters that a WML word may hold everywhere.
@@ -287,7 +301,12 @@ fn name(sets: &mut [Set]) {
     let mut taken: HashSet<String> = HashSet::new();
     for set in sets {
         let directory = set.directory.iter().rev().map(|part| word(part)).find(|word| !word.is_empty());
-        let stem = format!("{}{}", directory.unwrap_or_else(|| "files".into()), set.usage.suffix());
+        let directory = directory.unwrap_or_else(|| "files".into());
+        let only = set.only.as_deref().map(word).filter(|word| !word.is_empty());
+        let stem = match only {
+            Some(only) => format!("{directory}-{only}"),
+            None => format!("{directory}{}", set.usage.suffix()),
+        };
         set.name = free(&mut taken, stem);
     }
 }
@@ -299,13 +318,4 @@ pub(crate) fn free(taken: &mut HashSet<String>, stem: String) -> String {
     let name = name.unwrap_or(stem);
     taken.insert(name.clone());
     name
-}
-
-/// Whether a step needs a file that is there.
-pub(crate) fn needs_existing(shape: &Shape) -> bool {
-    match shape {
-        Shape::Opening { creates, .. } => !creates,
-        Shape::Kept(..) => true,
-        Shape::Named(named) => matches!(named, Named::Stat | Named::Unlink | Named::List),
-    }
 }

@@ -70,7 +70,7 @@ fn a_database_is_a_log_and_a_data_file() {
     assert_eq!((workload.filesets.len(), workload.processes.len()), (2, 2), "{text}");
     let sizes: Vec<Option<u64>> = workload.filesets.iter().map(|set| set.size.fixed()).collect();
     assert_eq!(sizes, [Some(256 << 20), Some(1 << 20)], "{text}");
-    has(&text, &["db-log", "db-data", "iters=3", "iosize=16384, random", "dsync", "{76, 512, 512}"]);
+    has(&text, &["db-log", "db-ibd", "iters=3", "iosize=16384, random", "dsync", "{76, 512, 512}"]);
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::loops::{Flowop, Loop};
+use super::loops::{Flowop, Loop, Unit};
 use super::profile::Profile;
 use super::roles::{Role, roles};
-use super::sets::{Set, Sets, needs_existing, sets};
+use super::sets::{Set, Sets, sets};
 use super::sizes::{SizeRow, Sizes, ratio};
 
 /// Lines of a personality, so that a person can read and edit it.
@@ -190,14 +190,11 @@ impl<'a> Text<'a> {
         self.body.push('\n');
         for number in 0..self.sets.sets.len() {
             let set = self.sets.sets[number].clone();
+            if !self.is_used(number) {
+                continue;
+            }
             let threads = self.roles.iter().map(|(role, _)| role.instances()).sum::<u64>();
-            let needs = self.roles.iter().any(|(role, _)| {
-                role.steps.keys().any(|(shape, of)| {
-                    *of == number
-                        && self.profile.seen.shapes.values.get(*shape as usize).is_some_and(needs_existing)
-                })
-            });
-            let (entries, percent) = self.entries(&set, threads, needs);
+            let (entries, percent) = self.entries(number, threads);
             let size = self.size(&format!("{}_size", variable(&set.name)), set.sizes(), 0);
             if is_skewed(&set) {
                 let hot = (set.hottest_tenth * 100.0).round() as u64;
@@ -223,6 +220,12 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// Whether a loop has an operation on a set.
+    fn is_used(&self, number: usize) -> bool {
+        let mut flowops = self.roles.iter().flat_map(|(_, of)| &of.units).flat_map(|unit| &unit.flowops);
+        flowops.any(|one| one.set == Some(number))
+    }
+
     fn fileset_comment(&mut self, set: &Set) {
         let names: Vec<&str> = set.names.iter().map(String::as_str).take(4).collect();
         let more = if set.names.len() > names.len() { ", ..." } else { "" };
@@ -245,23 +248,31 @@ impl<'a> Text<'a> {
     }
 
     /// Entries, and the share of them that is there at the start, in percent. What the run makes must find room, and what it
-    /// removes must be there.
-    fn entries(&self, set: &Set, threads: u64, needs: bool) -> (u64, u64) {
+    /// removes must be there. Files that no loop makes or removes are there from the start.
+    fn entries(&self, number: usize, threads: u64) -> (u64, u64) {
+        let set = &self.sets.sets[number];
+        let units = || self.roles.iter().flat_map(|(_, of)| &of.units);
+        let makes: f64 = units().filter(|unit| unit.creates == Some(number)).map(|unit| unit.count).sum();
+        let removes = |unit: &&Unit| {
+            let own = unit.creates == Some(number);
+            unit.flowops.iter().any(|one| one.kind == "deletefile" && (one.set == Some(number) || own))
+        };
+        let removes: f64 = units().filter(removes).map(|unit| unit.count).sum();
+        if makes + removes == 0.0 {
+            return (set.files.clamp(1, ENTRIES_MAX), 100);
+        }
         let runs = self.seconds as f64 / self.profile.seconds() * SPARE;
-        let spare = |more: u64, less: u64| (more.saturating_sub(less) as f64 * runs).ceil() as u64;
-        let mut there = set.existing + spare(set.deleted, set.created);
         let turns = 8 * threads.max(1);
-        if needs {
-            let least = if set.created > 0 { turns.min(set.files) } else { 1 };
-            there = there.max(least.max(1));
+        let mut there = set.existing + ((removes - makes).max(0.0) * runs) as u64;
+        if units().any(|unit| unit.needs == Some(number)) {
+            there = there.max(turns.min(set.files)).max(1);
         }
-        let mut room = spare(set.created, set.deleted);
-        if set.created > 0 {
-            room = room.max(set.files.saturating_sub(set.existing).min(set.created)).max(2 * turns);
+        let mut room = ((makes - removes).max(0.0) * runs) as u64;
+        if makes > 0.0 {
+            room = room.max(set.files.saturating_sub(set.existing)).max(2 * turns);
         }
-        let entries = (there + room).clamp(1, ENTRIES_MAX);
         let percent = (there as f64 / (there + room).max(1) as f64 * 100.0).ceil() as u64;
-        (entries, percent.min(100))
+        ((there + room).clamp(1, ENTRIES_MAX), percent.min(100))
     }
 
     fn processes(&mut self) {
