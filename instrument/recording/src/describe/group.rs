@@ -45,7 +45,12 @@ impl Pattern {
             Some((_, ending)) => format!("*.{}", generalised(ending)),
             None => generalised(name),
         };
-        Pattern { directory: parts.into_iter().map(generalised).collect(), name }
+        let mut directory: Vec<String> = parts.into_iter().map(generalised).collect();
+        // a tree of numbered directories is one place, whatever its depth
+        while directory.last().is_some_and(|last| last == "#") {
+            directory.pop();
+        }
+        Pattern { directory, name }
     }
 }
 
@@ -84,7 +89,8 @@ mod tests {
             let Pattern { directory, name } = Pattern::of(path.as_bytes());
             format!("{}/{name}", directory.join("/"))
         };
-        assert_eq!(of("/tmp/homes/00000001/00000017"), "tmp/homes/#/#");
+        assert_eq!(of("/tmp/homes/00000001/00000017"), "tmp/homes/#");
+        assert_eq!(of("/tmp/homes/1/2/3"), of("/tmp/homes/17"));
         assert_eq!(of("/var/db/app.db-wal"), "var/db/*.db-wal");
         assert_eq!(of("/src/a.c"), of("/src/b.c"));
         assert_eq!(of("/db/ib_logfile0"), "db/ib_logfile#");

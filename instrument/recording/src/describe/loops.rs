@@ -67,16 +67,15 @@ const KEPT_SLOT: usize = 2;
 const SLOTS: usize = 128;
 
 impl Loop {
-    /// At most `most` units; those of the most calls.
+    /// At most about `most` composite units.
     pub fn of(role: &Role, seen: &Seen, sets: &[Set], most: usize) -> Loop {
-        let mut builder = Builder { seen, sets, units: Vec::new(), taken: HashSet::new() };
-        builder.units(role);
-        let mut units = builder.units;
+        let all = role.steps.values().map(|stats| stats.calls).sum();
+        let (units, taken) = (Vec::new(), HashSet::new());
+        let mut builder = Builder { seen, sets, units, taken, all, left_out: 0 };
+        builder.units(role, most);
+        let (mut units, mut left_out) = (builder.units, builder.left_out);
         join_own(&mut units);
         units.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.keys.cmp(&b.keys)));
-        let all: u64 = units.iter().map(|unit| unit.calls).sum();
-        let rest = units.split_off(most.min(units.len()));
-        let mut left_out: u64 = rest.iter().map(|unit| unit.calls).sum();
         while let Some(last) = units.last()
             && units.len() > 1
             && (left_out + last.calls) as f64 <= all as f64 * LEFT_OUT
@@ -157,23 +156,88 @@ fn ordered(mut units: Vec<Unit>, role: &Role) -> Vec<Unit> {
     order.into_iter().filter_map(|at| slots[at].take()).collect()
 }
 
+/// A kind of opening, or several that were put together.
+#[derive(Debug, Clone)]
+struct Opening {
+    keys: Vec<Key>,
+    creates: bool,
+    modes: Modes,
+    acts: Vec<Act>,
+    stats: StepStats,
+}
+
+impl Opening {
+    /// Takes in what another does: acts of one kind are one.
+    fn join(&mut self, other: Opening) {
+        self.keys.extend(other.keys);
+        self.stats.count += other.stats.count;
+        self.stats.calls += other.stats.calls;
+        for (act, stats) in other.acts.iter().zip(&other.stats.acts) {
+            match self.acts.iter().position(|known| known == act) {
+                Some(at) => self.stats.acts[at].merge(stats),
+                None => {
+                    // syncs stay behind what they sync
+                    let place = match act.is_sync() {
+                        true => self.acts.len(),
+                        false => self.acts.iter().position(|act| act.is_sync()).unwrap_or(self.acts.len()),
+                    };
+                    self.acts.insert(place, *act);
+                    self.stats.acts.insert(place, stats.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Openings with a smaller share of the role's calls are put to more frequent ones of the same files.
+const RARE: f64 = 0.05;
+
+/// Acts of an opening with a smaller share of the role's calls are left out: each would be a line, and most a variable.
+const RARE_ACT: f64 = 0.003;
+
+/// Puts rare openings to more frequent ones of the same files; then those of other files, until there are at most `most`. Their
+/// calls stay in the mix.
+fn join_rare(mut openings: Vec<Opening>, all: u64, most: usize) -> Vec<Opening> {
+    openings.sort_by(|a, b| b.stats.calls.cmp(&a.stats.calls).then_with(|| a.keys.cmp(&b.keys)));
+    let place = |one: &Opening| (one.creates, one.modes, one.keys[0].1);
+    for at in (1..openings.len()).rev() {
+        let many = openings.len() > most;
+        let rare = (openings[at].stats.calls as f64) < all as f64 * RARE;
+        let one = &openings[at];
+        let same_files = openings[..at].iter().position(|other| place(other) == place(one));
+        let same_kind = openings[..at].iter().position(|other| other.creates == one.creates);
+        let into = same_files.filter(|_| rare || many).or(same_kind.filter(|_| many));
+        if let Some(into) = into {
+            let one = openings.remove(at);
+            openings[into].join(one);
+        }
+    }
+    openings
+}
+
 struct Builder<'a> {
     seen: &'a Seen,
     sets: &'a [Set],
     units: Vec<Unit>,
     taken: HashSet<String>,
+    /// Calls of the role.
+    all: u64,
+    /// Calls of acts that are left out.
+    left_out: u64,
 }
 
 /// Calls on files of one set that stay open.
 type Kept<'a> = BTreeMap<(usize, Modes), Vec<(Act, Key, &'a StepStats)>>;
 
 impl Builder<'_> {
-    fn units(&mut self, role: &Role) {
+    fn units(&mut self, role: &Role, most: usize) {
         let mut kept: Kept<'_> = BTreeMap::new();
+        let mut openings = Vec::new();
         for (key, stats) in &role.steps {
             match self.seen.shapes.values.get(key.0 as usize).cloned() {
                 Some(Shape::Opening { creates, modes, acts }) => {
-                    self.opening(*key, stats, creates, modes, &acts);
+                    let (keys, stats) = (vec![*key], stats.clone());
+                    openings.push(Opening { keys, creates, modes, acts, stats });
                 }
                 Some(Shape::Kept(act, modes)) => {
                     kept.entry((key.1, modes)).or_default().push((act, *key, stats));
@@ -181,6 +245,9 @@ impl Builder<'_> {
                 Some(Shape::Named(named)) => self.named(*key, stats, named),
                 None => {}
             }
+        }
+        for opening in join_rare(openings, self.all, most) {
+            self.opening(opening);
         }
         for (number, ((set, modes), acts)) in kept.into_iter().enumerate() {
             self.kept(set, modes, (KEPT_SLOT + number) % SLOTS, acts);
@@ -205,13 +272,19 @@ impl Builder<'_> {
         &mut self.units[last]
     }
 
-    fn opening(&mut self, key: Key, stats: &StepStats, creates: bool, modes: Modes, acts: &[Act]) {
+    fn opening(&mut self, opening: Opening) {
+        let Opening { keys, creates, modes, acts, stats } = opening;
+        let key = keys[0];
         let mut names = HashSet::new();
         let kind = if creates { "createfile" } else { "openfile" };
         let mut open = flowop(kind, free(&mut names, "open".into()), 1);
         (open.set, open.modes, open.picks) = (Some(key.1), modes, !creates);
         let mut flowops = vec![open];
         for (act, of_act) in acts.iter().zip(&stats.acts) {
+            if (of_act.calls as f64) < self.all as f64 * RARE_ACT {
+                self.left_out += of_act.calls;
+                continue;
+            }
             let mut one = self.act(*act, of_act, stats.count, key.1);
             one.name = free(&mut names, one.name);
             (one.fd, one.modes) = (1, Modes::default());
@@ -226,7 +299,7 @@ impl Builder<'_> {
             (false, true) => "write",
             (false, false) => "open",
         };
-        let unit = self.push(verb, stats.count, stats.calls, flowops, vec![key]);
+        let unit = self.push(verb, stats.count, stats.calls, flowops, keys);
         unit.creates = creates.then_some(key.1);
     }
 
@@ -247,11 +320,8 @@ impl Builder<'_> {
         one.data_only = act == Act::Fdatasync;
         let whole = matches!(kind, "readwholefile" | "writewholefile");
         if whole {
-            let pieces = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
-            // a file that is written by one call is written so, whatever its size
-            let single = kind == "writewholefile" && stats.calls == steps;
-            one.sizes = pieces.mode().filter(|_| !single).map(only);
-            iters = 1.0;
+            one.sizes = piece(act, stats).map(only);
+            iters = ratio(stats.sums.count(), steps);
         } else if act.is_read() || act.is_write() {
             one.sizes = Some(stats.sizes.clone());
         }
@@ -348,13 +418,32 @@ impl Builder<'_> {
                 continue;
             }
             let step = StepStats { acts: of_act.to_vec(), ..stats.clone() };
-            self.opening(key, &step, false, modes, &[act]);
+            self.opening(Opening { keys: vec![key], creates: false, modes, acts: vec![act], stats: step });
         }
     }
 }
 
 /// Sizes within this share of each other are those of whole files.
 const WHOLE_SIZE: f64 = 0.1;
+
+/// A few calls more than one for each file are a few that the system cut short.
+const SINGLE_CALL: f64 = 1.2;
+
+/// The size of the pieces in which files are read or written whole, so that their number is that of the recording. `None`: a
+/// file is written at once, whatever its size.
+fn piece(act: Act, stats: &ActStats) -> Option<u64> {
+    let files = stats.sums.count();
+    let calls = ratio(stats.calls, files);
+    if calls <= SINGLE_CALL {
+        // no file was longer than the largest read
+        return stats.asked.quantile(1.0).filter(|_| act == Act::ReadWhole);
+    }
+    let pieces = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
+    let mode = pieces.mode()?.max(1);
+    let expected = (stats.sums.mean() / mode as f64).max(1.0);
+    let fits = expected <= 2.0 * calls;
+    Some(if fits { mode } else { (stats.sums.mean() / calls).ceil() as u64 })
+}
 
 fn only(size: u64) -> Sizes {
     let mut sizes = Sizes::default();

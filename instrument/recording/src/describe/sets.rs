@@ -58,6 +58,8 @@ pub(crate) struct Set {
     pub directories: u64,
     pub initial: Sizes,
     pub largest: Sizes,
+    /// Sizes of files as openings read or wrote them whole: those that are opened often count often.
+    pub whole: Sizes,
     /// Openings append to files that are there.
     pub appended: bool,
     /// The name of its only group, when it is one of several of a directory that stay open.
@@ -72,7 +74,8 @@ impl Set {
         if self.initial.count() > 0 && (self.appended || self.usage == Use::Log) {
             return &self.initial;
         }
-        &self.largest
+        let whole = matches!(self.usage, Use::Whole | Use::Passing) && self.whole.count() > 0;
+        if whole { &self.whole } else { &self.largest }
     }
 }
 
@@ -104,6 +107,7 @@ struct Done {
     created: u64,
     deleted: u64,
     appended: bool,
+    whole: Sizes,
 }
 
 impl Done {
@@ -152,6 +156,7 @@ pub(crate) fn sets(profile: &Profile, most: usize) -> Sets {
             empty(directory.to_vec(), usage, groups, calls)
         })
         .collect();
+    while merge_rare(&mut sets) {}
     while sets.len() > most.max(1) {
         merge_smallest(&mut sets);
     }
@@ -159,7 +164,10 @@ pub(crate) fn sets(profile: &Profile, most: usize) -> Sets {
     let mut of = vec![None; seen.groups.values.len()];
     for (number, set) in sets.iter_mut().enumerate() {
         set.groups.iter().for_each(|group| of[*group as usize] = Some(number));
-        set.appended = set.groups.iter().any(|group| done[*group as usize].appended);
+        for done in set.groups.iter().map(|group| &done[*group as usize]) {
+            set.appended |= done.appended;
+            set.whole.merge(&done.whole);
+        }
         fill(profile, set);
     }
     name(&mut sets);
@@ -209,6 +217,9 @@ fn done(profile: &Profile) -> Vec<Done> {
             done.reads += if act.is_read() { stats.calls } else { 0 };
             done.writes += if act.is_write() { stats.calls } else { 0 };
             done.appends += if *act == Act::Append { stats.calls } else { 0 };
+            if matches!(act, Act::ReadWhole | Act::WriteWhole) {
+                done.whole.merge(&stats.sums);
+            }
             done.random += if matches!(act, Act::ReadRandom | Act::WriteRandom) { stats.calls } else { 0 };
         }
     }
@@ -231,6 +242,7 @@ fn empty(directory: Vec<String>, usage: Use, groups: Vec<u32>, calls: u64) -> Se
         directories: 0,
         initial: Sizes::default(),
         largest: Sizes::default(),
+        whole: Sizes::default(),
         appended: false,
         only: None,
         hottest_tenth: 0.0,
@@ -241,10 +253,32 @@ fn common(a: &[String], b: &[String]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// A set with a smaller share of the calls joins one of the same use, if neither is of files that stay open.
+const RARE: f64 = 0.05;
+
+/// Joins a rare set with the nearest one of its use; false: there is none.
+fn merge_rare(sets: &mut Vec<Set>) -> bool {
+    let all: u64 = sets.iter().map(|set| set.calls).sum();
+    let many = |usage| matches!(usage, Use::Whole | Use::Passing);
+    let rare = |set: &Set| many(set.usage) && (set.calls as f64) < all as f64 * RARE;
+    let mut order: Vec<usize> = (0..sets.len()).filter(|at| rare(&sets[*at])).collect();
+    order.sort_by_key(|at| (sets[*at].calls, *at));
+    let alike = |at: &usize| sets.iter().filter(|set| set.usage == sets[*at].usage).count() > 1;
+    let Some(at) = order.into_iter().find(alike) else { return false };
+    let small = sets.remove(at);
+    join(sets, small);
+    true
+}
+
 /// Puts the set of the fewest calls to that which is nearest: of the same use if there is one, then by directory.
 fn merge_smallest(sets: &mut Vec<Set>) {
     let Some(at) = (0..sets.len()).min_by_key(|at| (sets[*at].calls, *at)) else { return };
     let small = sets.remove(at);
+    join(sets, small);
+}
+
+/// Puts a set to the nearest other one.
+fn join(sets: &mut [Set], small: Set) {
     let near = |set: &Set| (set.usage == small.usage, common(&set.directory, &small.directory), set.calls);
     let Some(into) = sets.iter_mut().max_by_key(|set| near(set)) else { return };
     into.directory.truncate(common(&into.directory, &small.directory));

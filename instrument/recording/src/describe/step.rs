@@ -113,7 +113,7 @@ pub(crate) struct ActStats {
 }
 
 impl ActStats {
-    fn merge(&mut self, other: &ActStats) {
+    pub fn merge(&mut self, other: &ActStats) {
         self.calls += other.calls;
         self.sizes.merge(&other.sizes);
         self.asked.merge(&other.asked);

@@ -14,8 +14,8 @@ const LINES_MAX: usize = 150;
 /// Roles with a smaller share of calls and of time are left out, or put together.
 const SMALL_ROLE: f64 = 0.01;
 /// Filesets, roles, and units of a role; the first row whose text is short enough is taken.
-const SHORTER: [(usize, usize, usize); 6] =
-    [(8, 8, 12), (8, 6, 8), (6, 5, 6), (5, 4, 4), (4, 3, 3), (3, 2, 2)];
+const SHORTER: [(usize, usize, usize); 8] =
+    [(8, 8, 12), (6, 8, 8), (4, 6, 6), (4, 5, 4), (3, 4, 4), (3, 3, 3), (2, 3, 2), (2, 2, 2)];
 /// Events a second of a personality's `eventgen`, at least: its rate is a whole number, and `$speed` divides it.
 const EVENTS_MIN: f64 = 100.0;
 /// Two numbers of executions this near to a whole one are that.
@@ -118,7 +118,9 @@ impl<'a> Text<'a> {
             wrapped(head, "Not said here: ", unsaid);
         }
         if !self.small.is_empty() {
-            wrapped(head, "Roles of few calls, left out: ", self.small.iter().cloned());
+            let others = self.roles.iter().any(|(role, _)| role.name == OTHERS);
+            let begin = if others { "Small roles, together `others`: " } else { "Small roles, left out: " };
+            wrapped(head, begin, self.small.iter().cloned());
         }
         head.push('\n');
     }
@@ -426,6 +428,8 @@ fn wrapped(to: &mut String, begin: &str, parts: impl Iterator<Item = String>) {
     _ = writeln!(to, "{}.", line.trim_end());
 }
 
+/// The name of the role that small ones are put together in.
+const OTHERS: &str = "others";
 /// Letters of a line of a comment.
 const COMMENT_WIDTH: usize = 120;
 
@@ -437,7 +441,9 @@ fn split(roles: Vec<Role>, most: usize) -> (Vec<Role>, Vec<String>) {
         |role: &Role| ratio(role.calls, calls) >= SMALL_ROLE || ratio(role.took_ns, took) >= SMALL_ROLE;
     let (mut large, mut small): (Vec<Role>, Vec<Role>) = roles.into_iter().partition(matters);
     small.extend(large.drain(large.len().min(most)..));
-    let names = small.iter().map(|role| format!("{} ({} calls)", role.name, role.calls)).take(12).collect();
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    small.iter().for_each(|role| *by_name.entry(&role.name).or_default() += role.calls);
+    let names = by_name.iter().map(|(name, calls)| format!("{name} ({calls} calls)")).take(12).collect();
     if ratio(small.iter().map(|role| role.calls).sum(), calls) < SMALL_ROLE {
         return (large, names);
     }
@@ -446,7 +452,7 @@ fn split(roles: Vec<Role>, most: usize) -> (Vec<Role>, Vec<String>) {
         one
     });
     if let Some(others) = &mut others {
-        others.name = "others".into();
+        others.name = OTHERS.into();
         others.concurrency();
     }
     large.extend(others);
