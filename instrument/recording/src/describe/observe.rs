@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::group::{Numbers, Pattern};
 use super::pages::Pages;
 use super::profile::Profile;
+use super::sizes::ratio;
 use super::step::{Act, ActStats, Modes, Named, Run, Runs, Shape, StepStats, Steps};
 use crate::call::{Call, Operation};
 use crate::format::{FileKind, Item};
@@ -322,7 +323,9 @@ impl Observer {
                 let group = self.group_of(open.path);
                 self.kept_call(operation, Shape::Kept(act, open.modes), group);
             } else {
-                open.runs.add(act, operation.offset, operation.bytes, moved);
+                let thread = self.seen.threads.get(operation.thread as usize);
+                let steps = thread.map_or(0, |thread| thread.steps.done);
+                open.runs.add(act, operation.offset, operation.bytes, moved, steps);
                 open.took_ns = open.took_ns.saturating_add(operation.took_ns);
                 if open.runs.is_kept() {
                     self.keep(&mut open);
@@ -409,12 +412,12 @@ impl Observer {
     fn keep(&mut self, open: &mut Open) {
         open.kept = true;
         let group = self.group_of(open.path);
-        let runs = std::mem::take(&mut open.runs).runs;
+        let Runs { runs, calls, .. } = std::mem::take(&mut open.runs);
         for run in &runs {
             let key = (self.seen.shapes.of(&Shape::Kept(run.act, open.modes)), group);
             let Some(thread) = self.seen.threads.get_mut(open.opener as usize) else { return };
             let Some(stats) = thread.steps.one_more(key, 1, run.calls) else { continue };
-            let took_ns = (open.took_ns as f64 * run.calls as f64 / KEPT_SHARE) as u64;
+            let took_ns = (open.took_ns as f64 * ratio(run.calls, calls)) as u64;
             let one =
                 StepStats { count: run.calls - 1, calls: 0, took_ns, acts: vec![run_stats(run, false)] };
             stats.merge(&one);
@@ -509,9 +512,6 @@ impl Observer {
         self.profile
     }
 }
-
-/// Calls of an opening when it is found to stay open; their time is divided among them.
-const KEPT_SHARE: f64 = 65.0;
 
 /// A row of calls as statistics of its act; whole: it is one of a step.
 fn run_stats(run: &Run, whole: bool) -> ActStats {

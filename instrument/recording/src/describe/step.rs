@@ -159,6 +159,8 @@ pub(crate) struct Run {
 const RUNS_MAX: usize = 6;
 /// Calls of an opening, above which it is one that stays open, unless they are a single row.
 const KEPT_CALLS: u64 = 64;
+/// The same for calls that come after the thread has done something else since the call before.
+const KEPT_RETURNS: u64 = 4;
 
 /// The rows of an opening so far.
 #[derive(Debug, Clone, Default)]
@@ -166,10 +168,17 @@ pub(crate) struct Runs {
     pub runs: Vec<Run>,
     pub folded: bool,
     pub calls: u64,
+    /// Steps that the thread had done at the call before.
+    steps_before: u64,
+    /// Calls that came after other steps.
+    returns: u64,
 }
 
 impl Runs {
-    pub fn add(&mut self, act: Act, offset: u64, asked: u64, moved: u64) {
+    /// Adds a call; `steps`: how many the thread has done.
+    pub fn add(&mut self, act: Act, offset: u64, asked: u64, moved: u64, steps: u64) {
+        self.returns += u64::from(self.calls > 0 && self.steps_before != steps);
+        self.steps_before = steps;
         self.calls += 1;
         let same = match self.folded {
             true => self.runs.iter_mut().find(|run| run.act == act),
@@ -212,11 +221,11 @@ impl Runs {
         self.runs = folded;
     }
 
-    /// Whether the opening is one that stays open: many calls that are no single sequence.
+    /// Whether the opening is one that stays open: many calls that are no single sequence, or that have others between.
     pub fn is_kept(&self) -> bool {
         let sequence = |act| matches!(act, Act::ReadNext | Act::WriteNext | Act::Append);
         let single = self.runs.len() == 1 && self.runs.iter().all(|run| sequence(run.act));
-        self.calls > KEPT_CALLS && !single
+        self.returns >= KEPT_RETURNS || self.calls > KEPT_CALLS && !single
     }
 
     /// Names whole reads and writes by their name. A file that the opening made or emptied is written whole, if it was written
@@ -248,6 +257,8 @@ pub(crate) struct Steps {
     /// How often one step follows another.
     pub next: BTreeMap<(StepKey, StepKey), u64>,
     last: Option<StepKey>,
+    /// Steps so far.
+    pub done: u64,
     /// Calls of steps that are not kept apart.
     pub others: u64,
 }
@@ -260,6 +271,7 @@ const NEXT_MAX: usize = 1024;
 impl Steps {
     /// The statistics of a step, if there is room, and one more of it.
     pub fn one_more(&mut self, key: StepKey, acts: usize, calls: u64) -> Option<&mut StepStats> {
+        self.done += 1;
         if self.steps.len() >= STEPS_MAX && !self.steps.contains_key(&key) {
             self.others += calls;
             return None;
