@@ -116,7 +116,6 @@ fn join_own(units: &mut Vec<Unit>) {
         match units.iter_mut().find(|unit| same(unit)) {
             Some(unit) => {
                 removal.flowops[0].fd = 1;
-                removal.flowops[0].set = None;
                 unit.flowops.append(&mut removal.flowops);
                 unit.calls += removal.calls;
                 unit.keys.extend(removal.keys);
@@ -227,7 +226,9 @@ struct Builder<'a> {
 }
 
 /// Calls on files of one set that stay open.
-type Kept<'a> = BTreeMap<(usize, Modes), Vec<(Act, Key, &'a StepStats)>>;
+type Kept<'a> = BTreeMap<(usize, Modes), KeptActs<'a>>;
+/// Those of one set.
+type KeptActs<'a> = Vec<(Act, Key, &'a StepStats)>;
 
 impl Builder<'_> {
     fn units(&mut self, role: &Role, most: usize) {
@@ -250,7 +251,7 @@ impl Builder<'_> {
             self.opening(opening);
         }
         for (number, ((set, modes), acts)) in kept.into_iter().enumerate() {
-            self.kept(set, modes, (KEPT_SLOT + number) % SLOTS, acts);
+            self.kept(set, modes, KEPT_SLOT + number % (SLOTS - KEPT_SLOT), acts);
         }
     }
 
@@ -288,6 +289,8 @@ impl Builder<'_> {
             let mut one = self.act(*act, of_act, stats.count, key.1);
             one.name = free(&mut names, one.name);
             (one.fd, one.modes) = (1, Modes::default());
+            // where no file was left to open, it takes another one
+            one.set = (*act == Act::Stat).then_some(key.1);
             flowops.push(one);
         }
         flowops.push(flowop("closefile", "close".into(), 1));
@@ -353,64 +356,65 @@ impl Builder<'_> {
         self.push(verb, stats.count, stats.calls, vec![one], vec![key]);
     }
 
-    /// Calls on a file that stays open. Transfers and syncs are one unit: a sync belongs to the transfers before it.
-    fn kept(&mut self, set: usize, modes: Modes, fd: usize, mut acts: Vec<(Act, Key, &StepStats)>) {
+    /// Calls on a file that stays open. Writes and syncs are one unit, for a sync belongs to the writes before it; so are reads
+    /// and syncs, if nothing is written. Other calls are units of their own.
+    fn kept(&mut self, set: usize, modes: Modes, fd: usize, mut acts: KeptActs<'_>) {
         let all: u64 = acts.iter().map(|(.., stats)| stats.count).sum();
         // what is too rare for the mix would only make the loop longer
         acts.retain(|(.., stats)| stats.count as f64 >= all as f64 * LEFT_OUT / 2.0);
         acts.sort_by_key(|(act, _, stats)| (act.is_sync(), std::cmp::Reverse(stats.count)));
-        let syncs: u64 = acts.iter().filter(|(act, ..)| act.is_sync()).map(|(.., stats)| stats.count).sum();
-        let transfers =
-            acts.iter().filter(|(act, ..)| act.is_read() || act.is_write()).map(|(.., stats)| stats.count);
-        let most = transfers.max().unwrap_or(0);
-        let one = |act: Act, stats: &StepStats, steps: u64| {
-            let of_act = stats.acts.first().cloned().unwrap_or_default();
-            let mut one = self.act(act, &of_act, steps, set);
-            (one.fd, one.modes) = (fd, modes);
-            one.set = (act.is_read() || act.is_write()).then_some(set);
-            one
-        };
-        if most == 0 {
+        let most = |is: fn(Act) -> bool| acts.iter().filter(|one| is(one.0)).map(|one| one.2.count).max();
+        let Some(transfers) = most(Act::is_write).or(most(Act::is_read)) else {
             return self.kept_without_transfers(modes, acts);
+        };
+        let syncs: u64 = acts.iter().filter(|one| one.0.is_sync()).map(|one| one.2.count).sum();
+        let writes = most(Act::is_write).is_some();
+        let (together, alone): (Vec<_>, Vec<_>) =
+            acts.into_iter().partition(|(act, ..)| syncs > 0 && (!writes || !act.is_read()));
+        if !together.is_empty() {
+            // its transfers open the file: at least one of them comes before each sync
+            self.kept_unit("sync", set, modes, fd, syncs.min(transfers), &together);
         }
-        let together = |act: Act| syncs > 0 && (act.is_write() || act.is_sync() || act == Act::Stat);
-        let writes = acts.iter().filter(|(act, ..)| act.is_write()).map(|(.., stats)| stats.count).max();
-        let with_syncs: Vec<_> = acts
-            .iter()
-            .filter(|(act, ..)| if writes.is_some() { together(*act) } else { syncs > 0 })
-            .collect();
-        let alone: Vec<_> =
-            acts.iter().filter(|one| !with_syncs.iter().any(|other| other.1 == one.1)).collect();
-        let mut units = Vec::new();
-        if !with_syncs.is_empty() {
-            let count = syncs.min(writes.unwrap_or(most)).max(1);
-            let flowops = with_syncs.iter().map(|(act, _, stats)| one(*act, stats, count)).collect();
-            let keys = with_syncs.iter().map(|(_, key, _)| *key).collect();
-            let calls = with_syncs.iter().map(|(.., stats)| stats.calls).sum();
-            units.push(("sync", count, calls, flowops, keys, true));
-        }
-        for (act, key, stats) in alone {
-            let verb = match act {
-                _ if act.is_read() => "read",
+        for one in alone {
+            let verb = match one.0 {
+                act if act.is_read() => "read",
                 Act::Append => "append",
                 Act::Stat => "stat",
                 _ => "write",
             };
-            let mut one = one(*act, stats, stats.count);
-            if *act == Act::Stat {
-                (one.fd, one.set) = (0, Some(set));
-            }
-            units.push((verb, stats.count, stats.calls, vec![one], vec![*key], false));
-        }
-        for (verb, count, calls, mut flowops, keys, paces) in units {
-            let mut names = HashSet::new();
-            flowops.iter_mut().for_each(|one: &mut Flowop| one.name = free(&mut names, one.name.clone()));
-            self.push(verb, count, calls, flowops, keys).paces = paces;
+            self.kept_unit(verb, set, modes, fd, one.2.count, &[one]).paces = false;
         }
     }
 
+    fn kept_unit(
+        &mut self,
+        verb: &str,
+        set: usize,
+        modes: Modes,
+        fd: usize,
+        count: u64,
+        acts: &[(Act, Key, &StepStats)],
+    ) -> &mut Unit {
+        let mut names = HashSet::new();
+        let mut flowops = Vec::new();
+        for (act, _, stats) in acts {
+            let of_act = stats.acts.first().cloned().unwrap_or_default();
+            let mut one = self.act(*act, &of_act, count, set);
+            (one.fd, one.modes) = (fd, modes);
+            one.set = (!act.is_sync()).then_some(set);
+            one.name = free(&mut names, one.name);
+            flowops.push(one);
+        }
+        if let ([(Act::Stat, ..)], [one]) = (acts, flowops.as_mut_slice()) {
+            one.fd = 0;
+        }
+        let keys = acts.iter().map(|(_, key, _)| *key).collect();
+        let calls = acts.iter().map(|(.., stats)| stats.calls).sum();
+        self.push(verb, count, calls, flowops, keys)
+    }
+
     /// Syncs, by a thread, of a file that others write to: WML has an open and a close around them.
-    fn kept_without_transfers(&mut self, modes: Modes, acts: Vec<(Act, Key, &StepStats)>) {
+    fn kept_without_transfers(&mut self, modes: Modes, acts: KeptActs<'_>) {
         for (act, key, stats) in acts {
             let of_act = [stats.acts.first().cloned().unwrap_or_default()];
             if act == Act::Stat {
@@ -429,6 +433,9 @@ const WHOLE_SIZE: f64 = 0.1;
 /// A few calls more than one for each file are a few that the system cut short.
 const SINGLE_CALL: f64 = 1.2;
 
+/// The largest piece that a personality reads in: each thread has memory for one.
+const PIECE_MAX: u64 = 16 << 20;
+
 /// The size of the pieces in which files are read or written whole, so that their number is that of the recording. `None`: a
 /// file is written at once, whatever its size.
 fn piece(act: Act, stats: &ActStats) -> Option<u64> {
@@ -436,7 +443,8 @@ fn piece(act: Act, stats: &ActStats) -> Option<u64> {
     let calls = ratio(stats.calls, files);
     if calls <= SINGLE_CALL {
         // no file was longer than the largest read
-        return stats.asked.quantile(1.0).filter(|_| act == Act::ReadWhole);
+        let largest = stats.asked.quantile(1.0).map(|size| size.min(PIECE_MAX));
+        return largest.filter(|_| act == Act::ReadWhole);
     }
     let pieces = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
     let mode = pieces.mode()?.max(1);
