@@ -102,25 +102,23 @@ fn passes(units: &[Unit]) -> f64 {
     passes.max(1.0)
 }
 
-/// Units of files that were made and removed by one thread at once: the removal goes to the making.
+/// Files that a thread made and removed at once: when it did so to all that it made, the removal goes to each making.
 fn join_own(units: &mut Vec<Unit>) {
-    let owns = |unit: &Unit| unit.flowops.len() == 1 && unit.flowops[0].name == OWN;
-    let removals: Vec<Unit> = units.iter().filter(|unit| owns(unit)).cloned().collect();
-    units.retain(|unit| !owns(unit));
+    let owns = |unit: &mut Unit| unit.flowops.len() == 1 && unit.flowops[0].name == OWN;
+    let removals: Vec<Unit> = units.extract_if(.., owns).collect();
     for mut removal in removals {
-        let set = removal.flowops[0].set;
-        let same = |unit: &&mut Unit| {
-            unit.creates == set && (unit.count / removal.count.max(1.0) - 1.0).abs() <= SAME_COUNT
-        };
         removal.flowops[0].name = "delete".into();
-        match units.iter_mut().find(|unit| same(unit)) {
-            Some(unit) => {
-                removal.flowops[0].fd = 1;
-                unit.flowops.append(&mut removal.flowops);
-                unit.calls += removal.calls;
-                unit.keys.extend(removal.keys);
-            }
-            None => units.push(removal),
+        let set = removal.flowops[0].set;
+        let made: f64 = units.iter().filter(|unit| unit.creates == set).map(|unit| unit.count).sum();
+        if (made / removal.count.max(1.0) - 1.0).abs() > SAME_COUNT {
+            units.push(removal);
+            continue;
+        }
+        removal.flowops[0].fd = 1;
+        for unit in units.iter_mut().filter(|unit| unit.creates == set) {
+            unit.flowops.extend(removal.flowops.iter().cloned());
+            unit.calls += unit.count as u64;
+            unit.keys.extend(&removal.keys);
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod text;
 
 pub use fit::{Figures, Fit};
 pub use profile::Profile;
+pub use roles::RoleSummary;
 pub use text::describe;
 
 #[cfg(test)]

@@ -308,10 +308,10 @@ impl Observer {
         open.used = true;
         let directory = self.seen.files.get(open.path as usize).is_some_and(|file| file.is_directory);
         if directory {
-            self.profile.unsaid(if operation.call == Call::Stat {
-                "stat of an open directory"
-            } else {
-                "fsync of a directory"
+            self.profile.unsaid(match operation.call {
+                Call::Stat => "stat of an open directory",
+                Call::Read | Call::Write => "reads and writes of files without a name (O_TMPFILE)",
+                _ => "fsync of a directory",
             });
         } else {
             let act = self.act(operation, &mut open);

@@ -2,12 +2,52 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::observe::{Seen, ThreadSeen};
 use super::profile::Profile;
-use super::sets::{Sets, word};
+use super::sets::{Sets, sets, word};
 use super::sizes::ratio;
 use super::step::{Shape, StepStats};
 use crate::call::Call;
+
+/// What a role is, in figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RoleSummary {
+    /// The program's name, without numbers.
+    pub name: String,
+    /// Threads that the recording saw.
+    pub threads: u64,
+    /// Their mean number at a time.
+    pub concurrent: f64,
+    /// Their largest number at a time.
+    pub concurrent_max: u64,
+    /// Their calls.
+    pub calls: u64,
+    /// Nanoseconds in calls, of all of them.
+    pub took_ns: u64,
+    /// Nanoseconds between calls, of all of them.
+    pub think_ns: u64,
+}
+
+impl Profile {
+    /// Threads that do the same, the role of most calls first.
+    pub fn roles(&self) -> Vec<RoleSummary> {
+        let summary = |role: Role| RoleSummary {
+            name: role.name,
+            threads: role.threads,
+            concurrent: role.mean,
+            concurrent_max: role.most,
+            calls: role.calls,
+            took_ns: role.took_ns,
+            think_ns: role.think_ns,
+        };
+        roles(self, &sets(self, SETS_MAX)).into_iter().map(summary).collect()
+    }
+}
+
+/// Filesets by which threads are told apart.
+const SETS_MAX: usize = 8;
 
 /// A step of a role: its shape and its set.
 pub(crate) type Key = (u32, usize);

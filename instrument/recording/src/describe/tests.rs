@@ -86,6 +86,40 @@ fn short_processes_of_a_program_are_one_role() {
 }
 
 #[test]
+fn pages_that_are_read_often_are_indexed_and_a_log_stays_open() {
+    let (profile, text) = personality(&cases::webserver());
+    assert_eq!((profile.whole_reads, profile.appends), (4800, 480));
+    assert!(profile.files.hottest_tenth > 0.4, "{:?}", profile.files);
+    has(&text, &["indexed=$www_hot", "flowop appendfile name=append-logs-log", "fd=2", "iosize=120"]);
+    has(&text, &["Small roles, left out: cron (1 calls), rotate (1 calls)"]);
+    let roles: Vec<_> = profile.roles().into_iter().map(|role| (role.name, role.concurrent_max)).collect();
+    assert_eq!(roles[0], ("worker".to_owned(), 8));
+}
+
+#[test]
+fn what_a_thread_makes_it_removes() {
+    let (profile, text) = personality(&cases::temporary());
+    assert_eq!((profile.files.created, profile.files.deleted, profile.files.existing), (1200, 1200, 0));
+    has(&text, &["flowop deletefile", "fd=1", "prealloc=0", "iosize=8192"]);
+    let workload = lowered(&text);
+    assert_eq!(workload.processes[0].threads[0].instances, 3, "{text}");
+}
+
+/// `--set speed=` drops the rate, or changes it.
+#[test]
+fn the_rate_can_be_dropped() {
+    let text = describe(&profile(&cases::temporary()), "case");
+    let events = |speed: &str| {
+        let machine = wml::Machine { ram_bytes: 8 << 30, cores: 2, free_bytes: 100 << 30 };
+        let set = vec![("speed".to_owned(), speed.to_owned())];
+        let settings = wml::Settings { machine, set, name: "case".into() };
+        let events = wml::load(text.as_bytes(), &settings).unwrap().workload.events_per_second;
+        events.and_then(workload::Value::fixed).unwrap()
+    };
+    assert_eq!((events("0"), events("200")), (0, 2 * events("100")));
+}
+
+#[test]
 fn nothing_is_a_personality_too() {
     let text = describe(&Profile::default(), "a\nb");
     assert_eq!(lowered(&text).processes.len(), 1);

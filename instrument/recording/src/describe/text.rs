@@ -132,7 +132,7 @@ impl<'a> Text<'a> {
         _ = writeln!(
             self.head,
             "# Each role keeps the recorded rate: its `pace-` takes events. --set speed=0: as fast as it goes;\n\
-             # --set speed=200: twice as fast.\n\
+             # --set speed=200: twice as fast. What stands behind a `#` is from the recording.\n\
              set $speed=100\n\
              set $events={events:.0} * $speed / 100\n\
              set $dir=/tmp"
@@ -318,8 +318,9 @@ impl<'a> Text<'a> {
         let long = format!("{role}-{}", unit.name);
         let each = if unit.flowops.len() == 1 { unit.flowops[0].iters } else { 1.0 };
         let iters = self.executions(&format!("{}_n", variable(&long)), unit.count / passes * each);
+        let times = format!("  # {:.0} times", unit.count * each);
         if let [one] = unit.flowops.as_slice() {
-            return format!("    {}\n", self.flowop(one, &unit.name, &long, &iters));
+            return format!("    {}{times}\n", self.flowop(one, &unit.name, &long, &iters));
         }
         let single = iters == "1";
         let (indent, mut lines) = (if single { "    " } else { "  " }, String::new());
@@ -328,10 +329,10 @@ impl<'a> Text<'a> {
             _ = writeln!(lines, "{indent}{}", self.inner(one, &name, &long));
         }
         if single {
-            return lines;
+            return lines.replacen('\n', &format!("{times}\n"), 1);
         }
         _ = write!(self.body, "\ndefine flowop name={long}\n{{\n{lines}}}\n");
-        format!("    flowop {long} name={}, iters={iters}\n", unit.name)
+        format!("    flowop {long} name={}, iters={iters}{times}\n", unit.name)
     }
 
     fn inner(&mut self, one: &Flowop, name: &str, unit: &str) -> String {

@@ -167,3 +167,59 @@ pub fn build() -> Vec<Item> {
     }
     load.items()
 }
+
+/// Eight workers read pages, a few of them often, and each adds a line to one log, which it keeps open, after ten pages. Two
+/// rare programs do nearly nothing.
+pub fn webserver() -> Vec<Item> {
+    let mut load = Load::new();
+    let pages: Vec<(u32, u64)> = (0..200)
+        .map(|number| {
+            let size = 1000 + 100 * (number % 50);
+            (load.file(&format!("/www/{number}.html"), FileKind::File(size)), size)
+        })
+        .collect();
+    let log = load.file("/logs/access.log", FileKind::File(0));
+    let mut end = 0;
+    let workers: Vec<u32> = (0..8).map(|number| load.thread(3, &format!("worker{number}"))).collect();
+    let logs: Vec<_> = workers.iter().map(|worker| load.open(*worker, log, NEW | libc::O_APPEND)).collect();
+    for _ in 0..60 {
+        for (worker, log) in workers.iter().zip(&logs) {
+            for _ in 0..10 {
+                let hot = if load.below(2) == 0 { 20 } else { 200 };
+                let (page, size) = pages[load.below(hot) as usize];
+                let file = load.open(*worker, page, libc::O_RDONLY);
+                load.read_whole(*worker, file, size, 65536);
+                load.close(*worker, file);
+            }
+            load.transfer(*worker, Call::Write, *log, end, 120, 120);
+            end += 120;
+            load.think(*worker, 5_000_000);
+        }
+    }
+    for name in ["cron", "rotate"] {
+        let rare = load.thread(4, name);
+        load.wait_until(rare, 1_000_000);
+        load.named(rare, Call::Stat, pages[0].0);
+    }
+    load.items()
+}
+
+/// Three threads make a file, write it, and remove it at once; every other file is synced.
+pub fn temporary() -> Vec<Item> {
+    let mut load = Load::new();
+    for _ in 0..3 {
+        let thread = load.thread(5, "sort");
+        for number in 0..400_u64 {
+            let path = load.file(&format!("/tmp/sort{thread}/run{}", number % 5), FileKind::Absent);
+            let file = load.open(thread, path, NEW);
+            load.write_whole(thread, file, 40_000, 8192);
+            if number % 2 == 0 {
+                load.sync(thread, Call::Fsync, file);
+            }
+            load.close(thread, file);
+            load.named(thread, Call::Unlink, path);
+            load.think(thread, 2_000_000);
+        }
+    }
+    load.items()
+}

@@ -26,7 +26,11 @@ fn pieces(workload: &Workload, op: &FlowOp, fileset: Option<usize>) -> f64 {
     let size = fileset.map_or(0.0, |at| mean(workload, workload.filesets[at].size));
     let piece = mean(workload, op.io_size);
     // sizes are spread: a file's last piece is half full on the average
-    if piece == 0.0 || piece > size { 1.0 } else { size / piece + 0.5 }
+    if piece == 0.0 || piece > size {
+        return 1.0;
+    }
+    let fixed = fileset.is_some_and(|at| workload.filesets[at].size.fixed().is_some());
+    if fixed { (size / piece).ceil() } else { size / piece + 0.5 }
 }
 
 fn add(
