@@ -131,8 +131,8 @@ impl<'a> Text<'a> {
         let events = per_second.fold(EVENTS_MIN, f64::max).ceil();
         _ = writeln!(
             self.head,
-            "# Each role keeps the recorded rate: its `pace-` takes events. --set speed=0: as fast as it goes;\n\
-             # --set speed=200: twice as fast. What stands behind a `#` is from the recording.\n\
+            "# Each role keeps the recorded rate: its `pace-` takes events. --set speed=0: as fast as it goes,\n\
+             # each role for itself, until files to make or remove run out; --set speed=200: twice as fast. What stands behind a `#` is from the recording.\n\
              set $speed=100\n\
              set $events={events:.0} * $speed / 100\n\
              set $dir=/tmp"
