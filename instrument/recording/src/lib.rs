@@ -6,9 +6,11 @@
 //! | [`call`] | one recorded system call: who, when, what, on which file |
 //! | [`follow`] | makes a recording of system calls: follows descriptors, positions, directories and names |
 //! | [`format`](mod@format) | the file: a header, then items in the order in which calls ended |
+//! | [`describe`] | a recording in figures, and as a personality of WML |
 //! | [`raw`] | system calls as a recorder hands them over |
 
 pub mod call;
+pub mod describe;
 pub mod follow;
 pub mod format;
 pub mod raw;
