@@ -104,6 +104,9 @@ fn job(what: What, parameters: &mut Parameters) -> Result<Job, AppError> {
     {
         return Err(AppError::Parameter(format!("engine = {engine} does not speak the protocol of {url}")));
     }
+    if address.is_some() {
+        parameters.refuse(&["cache", "flush", "log"], served::NOT_OURS)?;
+    }
     let flush = match parameters.number("flush", 1, 0..=2)? {
         0 => Flush::EachSecond,
         1 => Flush::EachCommit,
@@ -193,6 +196,10 @@ mod tests {
         }
         let error = made(&[("engine", "postgres"), ("address", "mysql://root@h/d")]).unwrap_err().to_string();
         assert!(error.contains("does not speak"), "{error}");
+        for private in [("flush", "0"), ("cache", "1G"), ("log", "1G")] {
+            let error = made(&[("address", "postgres://u@h/d"), private]).unwrap_err().to_string();
+            assert!(error.contains(private.0) && error.contains("has its own settings"), "{error}");
+        }
         assert_eq!(made(&[("address", "postgres://u@h/d")]).unwrap().job.engine, Engine::Postgres);
     }
 }

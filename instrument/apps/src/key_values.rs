@@ -7,7 +7,7 @@ use kv::patterns::{Bench as KvBench, Pattern};
 use kv::properties::Properties;
 use kv::redis::AppendPolicy;
 use kv::redis::resp::Login;
-use kv::workload::{PROPERTIES, builtin};
+use kv::workload::{PROPERTIES, TERMINALS_MAX, builtin};
 use kv::{Engine, Job, KvError, PatternJob, Workload};
 use serve::drive::Pace;
 
@@ -72,6 +72,9 @@ impl KeyValues {
         let workload = Workload::of(&properties, verify)?;
         let address = Some(parameters.word("address", "")).filter(|address| !address.is_empty());
         let address = address.as_deref().map(Login::parse).transpose()?;
+        if address.is_some() {
+            parameters.refuse(&["cache", "flush"], served::NOT_OURS)?;
+        }
         let default = if address.is_some() { Engine::Redis } else { Engine::RocksDb };
         let engine: Engine =
             parameters.word("engine", default.name()).parse().map_err(AppError::Parameter)?;
@@ -90,7 +93,7 @@ impl KeyValues {
         let threads = workload.threads.unwrap_or(TERMINALS);
         let job = Job {
             engine,
-            terminals: parameters.number("terminals", threads, 1..=10_000)? as u32,
+            terminals: parameters.number("terminals", threads, 1..=TERMINALS_MAX)? as u32,
             cache_bytes: parameters.bytes("cache", CACHE_BYTES, 1 << 20..=1 << 44)?,
             flush,
             pipeline: parameters.number("pipeline", 1, 1..=1000)? as u32,
@@ -253,11 +256,16 @@ mod tests {
             (("flush", "none"), "rocksdb has flush = 0 and flush = 1 only"),
             (("recordcount", "0"), "at least 1"),
             (("pipeline", "0"), "1 to 1000"),
+            (("threadcount", "20000"), "threadcount = 20000 is not between 1 and 10000"),
             (("address", "mysql://x"), "redis://user:password@host:port"),
             (("readpropotion", "1"), "no parameter `readpropotion`"),
         ] {
             let error = made(Some('a'), &[wrong]).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
+        }
+        for private in [("flush", "1"), ("cache", "1G")] {
+            let error = made(Some('a'), &[("address", "redis://h"), private]).unwrap_err().to_string();
+            assert!(error.contains(private.0) && error.contains("has its own settings"), "{error}");
         }
         let both = made(Some('a'), &[("engine", "sqlite"), ("address", "redis://h")]);
         assert!(both.unwrap_err().to_string().contains("it has no address"));

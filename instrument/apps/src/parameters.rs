@@ -54,6 +54,17 @@ impl Parameters {
         self.values.remove(name).unwrap_or_else(|| default.to_string())
     }
 
+    /// Refuses parameters that would have no effect.
+    ///
+    /// # Errors
+    /// The first of them that is given, with the reason.
+    pub fn refuse(&self, names: &[&str], why: &str) -> Result<(), AppError> {
+        match names.iter().find(|name| self.values.contains_key(**name)) {
+            None => Ok(()),
+            Some(name) => Err(AppError::Parameter(format!("{name} would have no effect: {why}"))),
+        }
+    }
+
     /// Finds parameters that nobody took.
     ///
     /// # Errors

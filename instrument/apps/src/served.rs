@@ -14,6 +14,10 @@ use crate::{AppError, Bench, LoadSite};
 /// Descriptors that a load with 10,000 terminals and its engine need at most.
 const DESCRIPTORS: u64 = 1 << 17;
 
+/// Why parameters of a private server are refused beside an address.
+pub(crate) const NOT_OURS: &str =
+    "a server at an address has its own settings, which loadline leaves alone; leave it out, or set it there";
+
 /// What `other` and the user's own directories are called must be text.
 fn utf8(path: &Path) -> Result<&Utf8Path, AppError> {
     Utf8Path::from_path(path).ok_or_else(|| AppError::Parameter(format!("{} is not UTF-8", path.display())))

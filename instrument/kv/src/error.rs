@@ -54,10 +54,9 @@ pub enum KvError {
     Interrupted,
 }
 
-/// Words by which engines say that a disk is full: ENOSPC's text, SQLite's SQLITE_FULL, LMDB's MDB_MAP_FULL, Redis'
-/// refusal to write after a failed save.
-const FULL: [&str; 5] =
-    ["No space left on device", "database or disk is full", "MDB_MAP_FULL", "MISCONF", "NoSpace"];
+/// Words by which engines say that a disk is full: ENOSPC's text, SQLite's SQLITE_FULL, Redis' refusal to write after a
+/// failed save.
+const FULL: [&str; 4] = ["No space left on device", "database or disk is full", "MISCONF", "NoSpace"];
 
 impl KvError {
     /// What an engine says, sorted.

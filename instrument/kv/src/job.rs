@@ -8,7 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use serve::drive::{self, Caller, DriveOutcome, Pace};
 use serve::{LoadSite, UsedSeconds};
 use stats::metric::{Metric, names};
-use stats::{Ended, Outcome};
+use stats::{Ended, OpClass, Outcome};
 
 use crate::KvError;
 use crate::client::{self, Shared};
@@ -117,7 +117,6 @@ impl Job {
             cache_bytes: self.cache_bytes,
             sync: self.flush == AppendPolicy::Always,
             sessions: self.terminals,
-            bytes: self.workload.bytes(),
         };
         embedded::open(self.engine, &Job::data(place.root), &settings, &Names::of(&self.workload))
     }
@@ -264,6 +263,8 @@ impl PatternJob {
         let kinds = self.bench.pattern.kinds();
         let driven = drive::drive(&kinds, shared.threads(self.threads), pace, place.caller());
         let mut outcome = outcome(driven)?;
+        // what runs beside the pattern is no part of the total
+        outcome.ops.iter_mut().skip(1).for_each(|op| op.class = OpClass::Other);
         outcome.metrics.extend(shared.metrics());
         outcome.notes.push(told(Engine::RocksDb, &shared.db().settings()));
         Ok(outcome)
@@ -311,10 +312,16 @@ impl Job {
         let stopped = place.stopped;
         let loaded = progress.watched(place, |progress| {
             let mut ring = Ring::connect(&login, cluster)?;
-            if given {
-                fill::must_be_empty(&mut ring)?;
+            if !given {
+                return fill::load(&mut ring, &shared, stopped, progress);
             }
-            fill::load(&mut ring, &shared, stopped, progress)
+            fill::must_be_empty(&mut ring)?;
+            let loaded = fill::load(&mut ring, &shared, stopped, progress);
+            if loaded.is_err() {
+                // the first error is the one that is told
+                let _ = fill::take_away(&login, cluster, &shared);
+            }
+            loaded
         });
         loaded.map_err(|error| serving.judge("loading records", error))?;
         if let Some(servers) = &mut serving.servers {
@@ -326,10 +333,28 @@ impl Job {
 
     fn measure_redis(&self, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, KvError> {
         let shared = Shared::new(&self.workload, place.seed)?;
-        let layout = self.layout();
         let mut serving = self.serve(self.flush, place)?;
+        let measured = self.measure_at(&mut serving, &shared, pace, place);
+        let taken_away = match &self.address {
+            Some(login) => fill::take_away(login, self.layout().cluster, &shared),
+            None => Ok(()),
+        };
+        let outcome = measured?;
+        taken_away?;
+        serving.stop()?;
+        Ok(outcome)
+    }
+
+    fn measure_at(
+        &self,
+        serving: &mut Serving,
+        shared: &Arc<Shared>,
+        pace: &Pace,
+        place: &LoadSite<'_>,
+    ) -> Result<Outcome, KvError> {
+        let layout = self.layout();
         let redirections = Arc::new(AtomicU64::new(0));
-        let made = mux::parts(&serving.login, &layout, &shared, &redirections);
+        let made = mux::parts(&serving.login, &layout, shared, &redirections);
         let parts = made.map_err(|error| serving.judge("connecting terminals", error))?;
         let kinds = client::kinds(&self.workload);
         (place.tell)("running operations");
@@ -341,16 +366,7 @@ impl Job {
         let caller = Caller { moment: &moment, ..place.caller() };
         let run = |part: mux::ThreadTerminals, clock: &drive::Clock<'_>| part.run(clock, kinds.len());
         let driven = drive::drive_with(&kinds, parts, pace, caller, run);
-        let measured = outcome(driven).map_err(|error| serving.judge("running operations", error));
-        let mut outcome = match (measured, &self.address) {
-            (Err(error), Some(_)) => {
-                // what was written there goes, whatever happened
-                let _ = Ring::connect(&serving.login, layout.cluster)
-                    .and_then(|mut ring| fill::take_away(&mut ring, &shared));
-                return Err(error);
-            }
-            (measured, _) => measured?,
-        };
+        let mut outcome = outcome(driven).map_err(|error| serving.judge("running operations", error))?;
         outcome.metrics.extend(shared.metrics());
         outcome
             .metrics
@@ -360,19 +376,11 @@ impl Job {
             outcome.metrics.push(Metric::process(names::REDIRECTIONS, "1", followed));
         }
         outcome.notes.push(told(self.engine, &serving.settings(&layout)?));
-        let mut ring = Ring::connect(&serving.login, layout.cluster)?;
-        let checked = if self.workload.verify && outcome.ended != Ended::Interrupted {
+        if self.workload.verify && outcome.ended != Ended::Interrupted {
             (place.tell)("reading all records");
-            fill::read_all(&mut ring, &shared, place.stopped).map(Some)
-        } else {
-            Ok(None)
-        };
-        if self.address.is_some() {
-            fill::take_away(&mut ring, &shared)?;
+            let mut ring = Ring::connect(&serving.login, layout.cluster)?;
+            outcome.notes.push(all_right(fill::read_all(&mut ring, shared, place.stopped)?));
         }
-        outcome.notes.extend(checked?.map(all_right));
-        drop(ring);
-        serving.stop()?;
         Ok(outcome)
     }
 }

@@ -89,7 +89,7 @@ impl Pattern {
         matches!(self, Pattern::FillSeq | Pattern::ReadSeq | Pattern::ReadReverse)
     }
 
-    /// The kinds of operations: what is counted, and what runs beside it.
+    /// The kinds of operations: what is counted, then what runs beside it.
     pub fn kinds(self) -> Vec<Kind> {
         let (read, write) = (Direction::Read, Direction::Write);
         let one = |direction| Kind { name: self.name(), direction };
@@ -351,6 +351,15 @@ impl Terminal for Thread<'_> {
 
     fn choose(&mut self) -> usize {
         usize::from(self.part == Part::Scanner)
+    }
+
+    fn ops_at_rate(&self) -> u64 {
+        match (self.part, self.shared.bench.pattern) {
+            (Part::Writer | Part::Scanner, _) => 0,
+            (_, Pattern::MultiReadRandom) => self.shared.bench.batch,
+            (_, Pattern::ReadSeq | Pattern::ReadReverse) => ENTRIES_AT_ONCE.min(self.left),
+            _ => 1,
+        }
     }
 
     fn attempt(&mut self) -> Result<TransactionEnd, KvError> {

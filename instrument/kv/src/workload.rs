@@ -1,6 +1,10 @@
 //! YCSB's core workload as properties say it (YCSB, class CoreWorkload): what a record is, which operations come how
 //! often, which records they ask for.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
 use crate::KvError;
 use crate::generators::Distribution;
 use crate::keys::KeyFormat;
@@ -18,6 +22,12 @@ const VALUE_BYTES_MAX: u64 = 512 << 20;
 const FIELDS_MAX: u64 = 1 << 16;
 /// Longest prefix of their names, in bytes.
 const PREFIX_BYTES_MAX: usize = 1000;
+
+/// Most terminals of a run: each is a thread or a connection.
+pub const TERMINALS_MAX: u64 = 10_000;
+/// Offered operations a second, and seconds of a run (30 years): with them a clock reaches every moment that is computed.
+const RATES: RangeInclusive<f64> = 1e-3..=1e9;
+const SECONDS: RangeInclusive<f64> = 1e-3..=1e9;
 
 /// What becomes of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,7 +270,7 @@ pub fn builtin(letter: char) -> Option<Properties> {
 struct Reader<'a>(&'a Properties);
 
 impl Reader<'_> {
-    fn parse<T: std::str::FromStr>(&self, name: &str, default: T, what: &str) -> Result<T, KvError> {
+    fn parse<T: FromStr>(&self, name: &str, default: T, what: &str) -> Result<T, KvError> {
         match self.0.get(name).filter(|text| !text.is_empty()) {
             None => Ok(default),
             Some(text) => {
@@ -279,6 +289,19 @@ impl Reader<'_> {
             return Ok(share);
         }
         Err(KvError::Parameter(format!("{name} = {share} is not between 0 and 1")))
+    }
+
+    /// A number within a range; none: it is not above 0, which is YCSB's way to say that there is no limit.
+    fn limit<T>(&self, name: &str, range: RangeInclusive<T>, what: &str) -> Result<Option<T>, KvError>
+    where
+        T: FromStr + PartialOrd + Default + Display,
+    {
+        let number = self.parse(name, T::default(), what)?;
+        if number <= T::default() || range.contains(&number) {
+            return Ok(Some(number).filter(|number| *number > T::default()));
+        }
+        let (low, high) = range.into_inner();
+        Err(KvError::Parameter(format!("{name} = {number} is not between {low} and {high}")))
     }
 
     fn flag(&self, name: &str, default: bool) -> Result<bool, KvError> {
@@ -395,10 +418,9 @@ impl Workload {
             },
             integrity: read.flag("dataintegrity", false)?,
             verify,
-            threads: Some(read.number("threadcount", 0)?).filter(|threads| *threads > 0),
-            rate: Some(read.parse("target", 0.0, "a number")?).filter(|rate: &f64| *rate > 0.0),
-            seconds: Some(read.parse("maxexecutiontime", 0.0, "a number of seconds")?)
-                .filter(|seconds: &f64| *seconds > 0.0),
+            threads: read.limit("threadcount", 1..=TERMINALS_MAX, "a whole number from 0 on")?,
+            rate: read.limit("target", RATES, "a number")?,
+            seconds: read.limit("maxexecutiontime", SECONDS, "a number of seconds")?,
         };
         workload.check()?;
         Ok(workload)
@@ -611,6 +633,13 @@ mod tests {
             ("recordcount=1\nfieldlength=0", "0 bytes"),
             ("recordcount=1\ndataintegrity=true\nfieldlengthdistribution=uniform", "constant"),
             ("recordcount=1\nmaxscanlength=0", "at least one"),
+            ("recordcount=1\nmaxexecutiontime=1e20", "between 0.001 and 1000000000"),
+            ("recordcount=1\nmaxexecutiontime=inf", "maxexecutiontime = inf is not between"),
+            ("recordcount=1\nmaxexecutiontime=nan", "maxexecutiontime = NaN is not between"),
+            ("recordcount=1\ntarget=1e-20", "between 0.001 and 1000000000"),
+            ("recordcount=1\ntarget=inf", "target = inf is not between"),
+            ("recordcount=1\ntarget=nan", "target = NaN is not between"),
+            ("recordcount=1\nthreadcount=10001", "threadcount = 10001 is not between 1 and 10000"),
         ] {
             let error = of(text).unwrap_err().to_string();
             assert!(error.contains(told), "{text}: {error}");

@@ -3,6 +3,7 @@
 mod common;
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -181,6 +182,50 @@ fn refused_connections_and_wrong_passwords_are_told_with_a_remedy() {
         Job { address: Some(with(Some("secret"))), ..job(Engine::RedisCluster, workload('a', &[], false)) };
     let error = no_cluster.fill(&bench.place()).unwrap_err().to_string();
     assert!(error.contains("cluster support disabled"), "{error}");
+}
+
+/// Whatever ends a load at an address, its keys go.
+#[test]
+fn a_load_that_fails_leaves_no_keys_at_an_address() {
+    needs!(Redis);
+    let bench = Bench::new();
+    let servers = servers(&bench, false);
+    let mut wire = Wire::connect(&servers.first()).unwrap();
+    let job = Job {
+        address: Some(servers.first()),
+        terminals: 10,
+        ..job(Engine::Redis, workload('a', &[], false))
+    };
+    // interrupted while it loads
+    let keys = |wire: &mut Wire| {
+        wire.ask(&[b"DBSIZE"], |reply| match reply {
+            Reply::Number(keys) => Ok(keys),
+            other => panic!("{other:?}"),
+        })
+    };
+    let asked = AtomicU32::new(0);
+    let stopped = || asked.fetch_add(1, Ordering::Relaxed) > 3;
+    let error = job.fill(&LoadSite { stopped: &stopped, ..bench.place() }).unwrap_err();
+    assert!(matches!(error, KvError::Interrupted), "{error}");
+    assert_eq!(keys(&mut wire).unwrap(), 0);
+    // fewer connections are allowed than there are terminals
+    job.fill(&bench.place()).unwrap();
+    wire.must(&["CONFIG", "SET", "maxclients", "5"]).unwrap();
+    assert!(job.measure(&PACE, &bench.place()).is_err());
+    assert_eq!(keys(&mut wire).unwrap(), 0);
+    // its settings may not be read
+    wire.must(&["CONFIG", "SET", "maxclients", "100"]).unwrap();
+    job.fill(&bench.place()).unwrap();
+    wire.must(&["ACL", "SETUSER", "default", "-info"]).unwrap();
+    let error = job.measure(&PACE, &bench.place()).unwrap_err().to_string();
+    assert!(error.contains("INFO") || error.contains("info"), "{error}");
+    assert_eq!(keys(&mut wire).unwrap(), 0);
+    // what cannot be deleted is told
+    wire.must(&["ACL", "SETUSER", "default", "+info", "-del"]).unwrap();
+    job.fill(&bench.place()).unwrap();
+    let error = job.measure(&PACE, &bench.place()).unwrap_err().to_string();
+    assert!(error.contains("del"), "{error}");
+    servers.stop().unwrap();
 }
 
 /// Processor seconds of a process so far.

@@ -50,6 +50,11 @@ pub trait Terminal: Send {
     /// Chooses the next transaction: the number of its kind.
     fn choose(&mut self) -> usize;
 
+    /// Operations of the chosen call, each of which is one of the rate; 0: it runs beside the load, and at no rate.
+    fn ops_at_rate(&self) -> u64 {
+        1
+    }
+
     /// Runs the chosen transaction from its beginning; the same once more after a conflict.
     ///
     /// # Errors
@@ -78,6 +83,10 @@ impl<T: Terminal + ?Sized> Terminal for Box<T> {
 
     fn choose(&mut self) -> usize {
         (**self).choose()
+    }
+
+    fn ops_at_rate(&self) -> u64 {
+        (**self).ops_at_rate()
     }
 
     fn attempt(&mut self) -> Result<TransactionEnd, T::Error> {
@@ -126,7 +135,7 @@ pub struct Pace {
     pub warmup_seconds: f64,
     /// Measured seconds.
     pub seconds: f64,
-    /// Transactions a second that are offered to all terminals together; without one each begins the next at once.
+    /// Operations a second that are offered to all terminals together; without it each begins the next at once.
     pub rate: Option<f64>,
 }
 
@@ -364,11 +373,13 @@ impl Clock<'_> {
         self.rate.is_some()
     }
 
-    /// With a rate: takes the next operation, which is to begin at this moment.
-    pub fn next_due(&self) -> Option<Instant> {
-        let rate = self.rate?;
-        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
-        Some(self.start + Duration::from_secs_f64(number as f64 / rate))
+    /// With a rate: takes the next operations, of which the first is to begin at this moment.
+    pub fn next_due(&self, ops: u64) -> Option<Instant> {
+        let rate = self.rate.filter(|_| ops > 0)?;
+        let number = self.tickets.fetch_add(ops, Ordering::Relaxed);
+        let after = Duration::try_from_secs_f64(number as f64 / rate).ok();
+        // beyond what a clock shows nothing is due within the run
+        Some(after.and_then(|after| self.start.checked_add(after)).unwrap_or(self.end))
     }
 
     /// Waits until the next transaction is due: when it begins, and when it should (with a rate); none when the run is over.
@@ -379,7 +390,7 @@ impl Clock<'_> {
         now: Instant,
         counts: &mut Counts,
     ) -> Option<(Instant, Option<Instant>)> {
-        let due = self.next_due();
+        let due = self.next_due(terminal.ops_at_rate());
         let until = match due {
             Some(due) => due,
             None => {
@@ -525,7 +536,8 @@ fn summarize(
         errors: counts.errors,
         starved: 0,
         service: counts.service,
-        intended: pace.rate.map(|_| counts.intended),
+        // what runs beside a load at a rate is due at no moment
+        intended: pace.rate.map(|_| counts.intended).filter(|intended| intended.count() == counts.ops),
         ops_per_second: within(counts.ops_by_second),
         bytes_per_second: within(counts.bytes_by_second),
         over_time: None,
@@ -664,18 +676,55 @@ mod tests {
         assert_eq!((told(Some(100.0)), told(None)), (2, 0));
     }
 
-    #[test]
-    fn lateness_of_the_warm_up_does_not_count() {
+    /// A clock whose measured interval begins now.
+    fn clock(seconds: u64, rate: f64) -> Clock<'static> {
         let begin = Instant::now();
-        let clock = Clock {
+        Clock {
             start: begin,
             begin,
-            end: begin,
-            rate: Some(1.0),
+            end: begin + Duration::from_secs(seconds),
+            rate: Some(rate),
             tickets: AtomicU64::new(0),
             over: AtomicBool::new(false),
             stopped: &|| false,
-        };
+        }
+    }
+
+    #[test]
+    fn a_rate_is_of_operations_and_what_runs_beside_takes_none() {
+        /// Calls of so many operations.
+        struct Calls(u64);
+        impl Terminal for Calls {
+            type Error = Fault;
+            fn choose(&mut self) -> usize {
+                0
+            }
+            fn ops_at_rate(&self) -> u64 {
+                self.0
+            }
+            fn attempt(&mut self) -> Result<TransactionEnd, Fault> {
+                Ok(TransactionEnd::Moved { ops: self.0, bytes: 0 })
+            }
+        }
+        let (clock, mut counts) = (clock(3600, 1e6), Counts::new(1));
+        let mut due = |ops: u64| clock.due(&mut Calls(ops), 0, clock.start, &mut counts).unwrap().1;
+        let after = |ops: u64| Some(clock.start + Duration::from_micros(ops));
+        assert_eq!([due(32), due(0), due(100), due(1)], [after(0), None, after(32), after(132)]);
+        let pace = Pace { warmup_seconds: 0.0, seconds: 0.3, rate: Some(1000.0) };
+        let ops = drive(&KINDS[..1], vec![Calls(32), Calls(32)], &pace, &|| false).outcome.io_ops();
+        assert!(ops <= 320, "{ops}");
+    }
+
+    #[test]
+    fn a_rate_that_no_clock_can_follow_is_none() {
+        let clock = clock(3600, 1e-20);
+        assert_eq!((clock.next_due(1), clock.next_due(1)), (Some(clock.start), Some(clock.end)));
+    }
+
+    #[test]
+    fn lateness_of_the_warm_up_does_not_count() {
+        let clock = clock(0, 1.0);
+        let begin = clock.begin;
         let (mut counts, due) = (Counts::new(1), begin - Duration::from_micros(3));
         clock.woke(due, begin - Duration::from_micros(1), &mut counts);
         assert_eq!(counts.late.count(), 0);

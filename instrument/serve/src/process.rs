@@ -236,19 +236,29 @@ impl Processes {
         Ok(())
     }
 
-    /// Tells it to end; whether it has.
-    pub fn stop(&mut self, patience: Duration) -> bool {
+    /// Tells it to end, which it does with exit code 0.
+    ///
+    /// # Errors
+    /// What it did instead.
+    pub fn stop(&mut self, patience: Duration) -> Result<(), String> {
+        if let Some(how) = self.ended() {
+            self.forget();
+            return Err(format!("had ended before it was told to ({how})"));
+        }
         let _ = self.signal(self.identity.stop);
         let start = Instant::now();
         while self.ended().is_none() {
             if start.elapsed() > patience {
                 let _ = self.kill();
-                return false;
+                return Err(format!("did not end within {} s and was killed", patience.as_secs()));
             }
             std::thread::sleep(TICK);
         }
         self.forget();
-        true
+        match self.status {
+            Some(status) if !status.success() => Err(format!("did not end cleanly ({})", describe(status))),
+            _ => Ok(()),
+        }
     }
 
     /// Kills all of them and waits until they are gone.
@@ -301,5 +311,59 @@ impl Drop for Processes {
         } else {
             self.forget();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts a script, stops it when it has said that it is ready, and tells how that went.
+    fn stopped(script: &str) -> (Result<(), String>, Arc<Journal>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8Path::from_path(folder.path()).unwrap();
+        let journal = Journal::open(&path.join("journal"), "test").unwrap();
+        let identity = Identity { name: "a script", refuses_root: false, stop: Signal::TERM };
+        let ready = path.join("ready");
+        let mut command = command(Utf8Path::new("/bin/sh"), &identity);
+        command.args(["-c", script]).env("READY", ready.as_str());
+        let mut processes = Processes::start(command, &identity, path, &journal).unwrap();
+        while !ready.exists() {
+            std::thread::sleep(TICK);
+        }
+        let stopped = processes.stop(Duration::from_secs(60));
+        (stopped, journal)
+    }
+
+    #[test]
+    fn only_a_clean_end_is_one() {
+        for (script, told) in [
+            ("trap 'exit 0' TERM; touch $READY; while :; do sleep 0.01; done", None),
+            ("trap 'exit 3' TERM; touch $READY; while :; do sleep 0.01; done", Some("cleanly (exit code 3)")),
+            ("trap 'kill -SEGV $$' TERM; touch $READY; while :; do sleep 0.01; done", Some("(signal 11)")),
+        ] {
+            let (stopped, journal) = stopped(script);
+            assert_eq!(stopped.is_ok(), told.is_none(), "{script}: {stopped:?}");
+            assert!(told.is_none_or(|told| stopped.unwrap_err().contains(told)), "{script}");
+            assert!(journal.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_server_that_was_dead_before_is_not_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8Path::from_path(folder.path()).unwrap();
+        let journal = Journal::open(&path.join("journal"), "test").unwrap();
+        let identity = Identity { name: "a script", refuses_root: false, stop: Signal::TERM };
+        let mut sleeping = command(Utf8Path::new("/bin/sleep"), &identity);
+        sleeping.arg("600");
+        let mut processes = Processes::start(sleeping, &identity, path, &journal).unwrap();
+        processes.signal(Signal::SEGV).unwrap();
+        while processes.ended().is_none() {
+            std::thread::sleep(TICK);
+        }
+        let error = processes.stop(Duration::from_secs(60)).unwrap_err();
+        assert!(error.contains("before it was told to (signal 11)"), "{error}");
+        assert!(journal.is_empty());
     }
 }

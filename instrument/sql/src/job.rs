@@ -162,33 +162,53 @@ impl Job {
             server::create(&self.settings(self.flush), &Job::data(place.root))?;
         }
         let mut host = self.host(Flush::EachSecond, place)?;
-        self.make_tables(&mut host)?;
-        (place.tell)("filling tables");
-        self.fill_tables(&mut host, place)?;
-        (place.tell)("waiting until the engine is at rest");
-        let mut connection = host.connect().map_err(SqlError::doing("connecting"))?;
-        settle::settle(&mut connection, &self.what.tables(), self.address.is_none(), place.stopped)?;
-        drop(connection);
+        self.must_be_absent(&mut host)?;
+        let filled = self.fill_at(&mut host, place);
+        if filled.is_err() {
+            // the first error is the one that is told
+            let _ = self.take_away(&host);
+        }
+        filled?;
         host.stop()
     }
 
-    fn make_tables(&self, host: &mut Host) -> Result<(), SqlError> {
+    /// Whether a server at an address has no tables of these names: what is there is not overwritten.
+    fn must_be_absent(&self, host: &mut Host) -> Result<(), SqlError> {
         let connected = host.connect();
         let mut connection = connected.map_err(|error| host.judge("connecting", error))?;
-        if self.address.is_some() {
-            for table in self.what.tables() {
-                if connection.ask(&format!("SELECT COUNT(*) FROM {table}")).is_ok() {
-                    return Err(SqlError::Parameter(format!(
-                        "the database holds a table `{table}` already, which loadline does not overwrite; name an empty database"
-                    )));
-                }
+        let tables = self.address.as_ref().map(|_| self.what.tables());
+        for table in tables.into_iter().flatten() {
+            if connection.ask(&format!("SELECT COUNT(*) FROM {table}")).is_ok() {
+                return Err(SqlError::Parameter(format!(
+                    "the database holds a table `{table}` already, which loadline does not overwrite; name an empty database"
+                )));
             }
         }
-        match &self.what {
-            // each is made when it is filled
-            What::Oltp(_) => Ok(()),
-            What::Tpcc { .. } => tpcc::create(&mut connection),
+        Ok(())
+    }
+
+    /// Takes away what was written at an address.
+    fn take_away(&self, host: &Host) -> Result<(), SqlError> {
+        if self.address.is_none() {
+            return Ok(());
         }
+        let mut connection = host.connect().map_err(SqlError::doing("connecting"))?;
+        self.what.tables().iter().try_for_each(|table| {
+            let dropped = connection.plain(&format!("DROP TABLE IF EXISTS {table}"));
+            dropped.map_err(SqlError::doing("dropping tables"))
+        })
+    }
+
+    fn fill_at(&self, host: &mut Host, place: &LoadSite<'_>) -> Result<(), SqlError> {
+        if let What::Tpcc { .. } = &self.what {
+            // a table of sysbench is made when it is filled
+            tpcc::create(&mut host.connect().map_err(SqlError::doing("connecting"))?)?;
+        }
+        (place.tell)("filling tables");
+        self.fill_tables(host, place)?;
+        (place.tell)("waiting until the engine is at rest");
+        let mut connection = host.connect().map_err(SqlError::doing("connecting"))?;
+        settle::settle(&mut connection, &self.what.tables(), self.address.is_none(), place.stopped)
     }
 
     /// Fills tables, as many at once as there are processors.
@@ -291,6 +311,18 @@ impl Job {
     /// What failed: a server that has died is told with the end of its log, a violated condition by its number.
     pub fn measure(&self, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, SqlError> {
         let mut host = self.host(self.flush, place)?;
+        let measured = self.measure_at(&mut host, pace, place);
+        let taken_away = self.take_away(&host);
+        let outcome = measured?;
+        taken_away?;
+        // who waits for an end does not wait for that of a private server
+        if outcome.ended != Ended::Interrupted {
+            host.stop()?;
+        }
+        Ok(outcome)
+    }
+
+    fn measure_at(&self, host: &mut Host, pace: &Pace, place: &LoadSite<'_>) -> Result<Outcome, SqlError> {
         let mut connection = host.connect().map_err(SqlError::doing("connecting"))?;
         let told = server::read_back(&mut connection)?;
         let seeds = Seeds { of_run: place.seed, run: 0 };
@@ -299,7 +331,7 @@ impl Job {
         (place.tell)("running transactions");
         let used = UsedSeconds::default();
         let moment = |moment| {
-            used.at(moment, cpu_seconds(&host));
+            used.at(moment, cpu_seconds(host));
             (place.moment)(moment);
         };
         let caller = Caller { moment: &moment, ..place.caller() };
@@ -313,23 +345,11 @@ impl Job {
         outcome.metrics.extend(server_seconds);
         let settings: Vec<String> = told.iter().map(|(name, value)| format!("{name}={value}")).collect();
         outcome.notes.push(format!("{}: {}", self.engine, settings.join(", ")));
-        // who waits for an end waits for no checks
-        if outcome.ended == Ended::Interrupted {
-            return Ok(outcome);
-        }
-        if let What::Tpcc { .. } = self.what {
+        // nor for checks
+        if let (What::Tpcc { .. }, true) = (&self.what, outcome.ended != Ended::Interrupted) {
             (place.tell)("checking consistency");
             self.tell_tpcc(&mut outcome, &mut connection)?;
         }
-        if self.address.is_some() {
-            for table in self.what.tables() {
-                connection
-                    .plain(&format!("DROP TABLE {table}"))
-                    .map_err(SqlError::doing("dropping tables"))?;
-            }
-        }
-        drop(connection);
-        host.stop()?;
         Ok(outcome)
     }
 

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
 use needs::needs;
+use sql::db::Connection;
 use sql::drive::Pace;
 use sql::job::{LoadSite, Moment, Seeds};
 use sql::random::Distribution;
 use sql::sysbench::{Mix, Oltp};
 use sql::tpcc::{Ledger, Size, conditions};
-use sql::{Engine, Flush, Job, Server, What};
+use sql::{Engine, Flush, Job, Server, SqlError, What};
 use stats::{Ended, Outcome};
 
 struct Bench {
@@ -338,9 +339,31 @@ fn a_wrong_password_is_told_with_a_remedy() {
     assert!(again.contains("does not overwrite"), "{again}");
     with("right").measure(&pace(0.2), &bench.place()).unwrap();
     assert!(connection.ask("SHOW TABLES").unwrap().is_empty());
+    whatever_ends_it_its_tables_go(&with("right"), &mut connection, &bench);
     drop(connection);
     server.stop().unwrap();
     bench.is_clean();
+}
+
+fn whatever_ends_it_its_tables_go(job: &Job, connection: &mut Connection, bench: &Bench) {
+    let interrupted = LoadSite { stopped: &|| true, ..bench.place() };
+    let nothing_is_left = |connection: &mut Connection| {
+        assert!(connection.ask("SHOW TABLES").unwrap().is_empty());
+    };
+    let What::Oltp(oltp) = job.what else { unreachable!() };
+    let two = Job { what: What::Oltp(Oltp { tables: 2, ..oltp }), ..job.clone() };
+    // interrupted while it fills
+    assert!(matches!(two.fill(&interrupted).unwrap_err(), SqlError::Interrupted));
+    nothing_is_left(connection);
+    // while it runs
+    two.fill(&bench.place()).unwrap();
+    assert_eq!(two.measure(&pace(600.0), &interrupted).unwrap().ended, Ended::Interrupted);
+    nothing_is_left(connection);
+    // by an error
+    two.fill(&bench.place()).unwrap();
+    connection.plain("ALTER TABLE sbtest2 DROP COLUMN pad").unwrap();
+    assert!(two.measure(&pace(600.0), &bench.place()).is_err());
+    nothing_is_left(connection);
 }
 
 /// A full disk is said to be one.

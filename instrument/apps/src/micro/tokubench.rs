@@ -54,6 +54,16 @@ fn skeleton(path: &Path, files: u64, all: &mut Vec<PathBuf>, leaves: &mut Vec<Pa
     }
 }
 
+/// The leaves of each thread and the files that it makes in them; threads share leaves where these are fewer.
+fn parts(leaves: &[PathBuf], files: u64, threads: u64) -> Vec<(&[PathBuf], u64)> {
+    let first = |thread: u64| (leaves.len() as u64 * thread / threads) as usize;
+    let one = |thread: u64| {
+        let (from, to) = (first(thread), first(thread + 1));
+        (&leaves[from..to.max(from + 1)], files / threads + u64::from(thread < files % threads))
+    };
+    (0..threads).map(one).collect()
+}
+
 fn create(
     leaves: &[PathBuf],
     files: u64,
@@ -97,17 +107,15 @@ impl Load for TokuBench {
             std::fs::create_dir(path).map_err(at(path))?;
         }
         leaves.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(place.seed));
-        let threads = self.threads.min(leaves.len() as u64);
+        let parts = parts(&leaves, self.files, self.threads);
         let stopped = bench.stopped();
         let section = bench.open("tokubench", "create", Direction::Write);
         let mut tally = section.tally();
         let results = std::thread::scope(|scope| {
-            let share = leaves.len().div_ceil(threads as usize);
-            let running: Vec<_> = leaves
-                .chunks(share)
+            let running: Vec<_> = parts
+                .into_iter()
                 .enumerate()
-                .map(|(index, leaves)| {
-                    let files = self.files / threads + u64::from((index as u64) < self.files % threads);
+                .map(|(index, (leaves, files))| {
                     let (tally, seed) = (section.tally(), place.seed.wrapping_add(1000 + index as u64));
                     scope.spawn(move || create(leaves, files, seed, tally, stopped))
                 })
@@ -129,6 +137,20 @@ impl Load for TokuBench {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_thread_has_its_share_of_leaves_and_files() {
+        for (files, threads) in [(600, 4), (100, 4), (46_875, 4), (300_000, 7)] {
+            let mut leaves = Vec::new();
+            skeleton(Path::new("top"), files, &mut Vec::new(), &mut leaves);
+            let parts = parts(&leaves, files, threads);
+            assert_eq!(parts.iter().map(|part| part.1).sum::<u64>(), files);
+            assert!(parts.iter().all(|(leaves, files)| !leaves.is_empty() && *files > 0), "{files}");
+            let mut used: Vec<_> = parts.iter().flat_map(|part| part.0).collect();
+            used.dedup();
+            assert!(used.into_iter().eq(&leaves), "{files}");
+        }
+    }
 
     /// The figures of the original program: 2,561 directories for 300,000 files, 49,281 for 3,000,000.
     #[test]

@@ -1,10 +1,10 @@
-//! YCSB A to F (Cooper et al., SoCC 2010) on RocksDB.
+//! YCSB A to F (Cooper et al., SoCC 2010) on RocksDB, with a Zipf distribution over the records themselves.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kv::embedded::rocksdb::{Db, Options};
+use kv::generators::Counter;
 use kv::generators::zipf::YcsbZipf;
 use kv::keys::fnv;
 use rand::{Rng, RngExt, SeedableRng};
@@ -62,10 +62,10 @@ impl Ycsb {
     pub fn run(&self) -> Result<Done, AppError> {
         let db = Db::open(&self.database, &OPTIONS)?;
         let zipf = YcsbZipf::new(self.records.max(2));
-        let records = AtomicU64::new(self.records);
+        let counter = Counter::new(self.records);
         let seeds: Vec<u64> = (0..self.threads as u64).map(|thread| self.seed.wrapping_add(thread)).collect();
         let (timed_seconds, main) = run_threads(seeds, |_, seed| {
-            self.thread(&db, &zipf, &records, Xoshiro256PlusPlus::seed_from_u64(seed))
+            self.thread(&db, &zipf, &counter, Xoshiro256PlusPlus::seed_from_u64(seed))
         })?;
         Ok(Done { timed_seconds, main, writes: Side::default() })
     }
@@ -74,7 +74,7 @@ impl Ycsb {
         &self,
         db: &Db,
         zipf: &YcsbZipf,
-        records: &AtomicU64,
+        counter: &Counter,
         mut rng: Xoshiro256PlusPlus,
     ) -> Result<Side, AppError> {
         let mut value = vec![0; VALUE_BYTES];
@@ -88,8 +88,8 @@ impl Ycsb {
             }
             let op = choose(self.workload, rng.random_range(0..100));
             let record = if self.workload == 'd' {
-                // the latest records are the most wanted
-                records.load(Ordering::Relaxed) - 1 - draw(zipf, &mut rng).min(self.records - 1)
+                // the latest records that are there are the most wanted
+                counter.limit() - 1 - draw(zipf, &mut rng).min(self.records - 1)
             } else {
                 fnv(draw(zipf, &mut rng)) % self.records
             };
@@ -97,8 +97,10 @@ impl Ycsb {
                 Op::Read => read(db, record)?,
                 Op::Update => db.put(&key(record), &value).map(|()| VALUE_BYTES as u64)?,
                 Op::Insert => {
-                    let new = records.fetch_add(1, Ordering::Relaxed);
-                    db.put(&key(new), &value).map(|()| VALUE_BYTES as u64)?
+                    let new = counter.take();
+                    db.put(&key(new), &value)?;
+                    counter.acknowledge(new);
+                    VALUE_BYTES as u64
                 }
                 Op::Scan => scan(db, record, rng.random_range(1..=SCAN_MAX))?,
                 Op::Modify => {
@@ -153,11 +155,13 @@ fn draw(zipf: &YcsbZipf, rng: &mut Xoshiro256PlusPlus) -> u64 {
     zipf.rank(rng.random())
 }
 
-/// Reads a record; its bytes.
+/// Reads a record that must be there; its bytes.
 fn read(db: &Db, record: u64) -> Result<u64, AppError> {
-    let mut bytes = 0;
-    db.get(&key(record), |value| bytes = value.len() as u64)?;
-    Ok(bytes)
+    let (key, mut bytes) = (key(record), 0);
+    if db.get(&key, |value| bytes = value.len() as u64)? {
+        return Ok(bytes);
+    }
+    Err(kv::client::missing(record, &key).into())
 }
 
 /// Reads up to `most` records from one on; their bytes.
@@ -193,6 +197,12 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let database = home.path().join("db");
         load(&database, 500, 1).unwrap();
+        {
+            let db = Db::open(&database, &OPTIONS).unwrap();
+            assert_eq!(read(&db, 499).unwrap(), VALUE_BYTES as u64);
+            let missing = read(&db, 500).unwrap_err().to_string();
+            assert!(missing.contains("record 500") && missing.contains("is not there"), "{missing}");
+        }
         for workload in 'a'..='f' {
             let task = Ycsb {
                 database: database.clone(),

@@ -1,5 +1,7 @@
 //! LMDB through crate `heed`: one map of the whole database, one writer at a time.
 
+use std::ops::RangeInclusive;
+
 use camino::Utf8Path;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
@@ -8,10 +10,9 @@ use super::session::{Embedded, SerializedSession, Session, Settings, Values};
 use crate::KvError;
 use crate::record::Names;
 
-/// Least size of the map: address space, not memory.
-const MAP_BYTES_MIN: u64 = 4 << 30;
-/// Map beyond the records that are expected: inserts, pages half full, pages of old readers.
-const MAP_FACTOR: u64 = 8;
+/// Size of the map, which is address space, not memory: the file system of the data holds no larger file. This is the least, and
+/// what every processor's address space has room for.
+const MAP_BYTES: RangeInclusive<u64> = 4 << 30..=16 << 40;
 /// Readers beyond the sessions: settling, checking.
 const READERS_MORE: u32 = 8;
 
@@ -23,14 +24,28 @@ pub(super) struct Lmdb {
 }
 
 fn failed(error: heed::Error) -> KvError {
-    KvError::engine("LMDB", error)
+    match error {
+        heed::Error::Mdb(heed::MdbError::MapFull) => KvError::Engine(format!(
+            "LMDB: its map is full, which is as large as the file system of its data, and has {} to {} GiB; insert less",
+            MAP_BYTES.start() >> 30,
+            MAP_BYTES.end() >> 30
+        )),
+        error => KvError::engine("LMDB", error),
+    }
+}
+
+/// As large as the file system of a directory: its disk is full before the map is.
+fn map_bytes(path: &Utf8Path) -> Result<usize, KvError> {
+    let stat = rustix::fs::statvfs(path.as_std_path()).map_err(|error| KvError::at(path)(error.into()))?;
+    let whole = stat.f_blocks.saturating_mul(stat.f_frsize);
+    let map = whole.clamp(*MAP_BYTES.start(), *MAP_BYTES.end());
+    Ok(usize::try_from(map).unwrap_or(usize::MAX) & !0xfff)
 }
 
 impl Lmdb {
     pub(super) fn open(path: &Utf8Path, settings: &Settings) -> Result<Lmdb, KvError> {
         let mut options = EnvOpenOptions::new();
-        let map = settings.bytes.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
-        options.map_size(usize::try_from(map).unwrap_or(usize::MAX) & !0xfff);
+        options.map_size(map_bytes(path)?);
         options.max_readers(settings.sessions + READERS_MORE);
         // SAFETY: without a sync at each commit a power cut may spoil the database, which the user chose; NO_READ_AHEAD is
         // not set, and no flag that takes locks away.
@@ -134,11 +149,24 @@ mod tests {
     }
 
     #[test]
+    fn a_map_is_not_full_before_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8Path::from_path(folder.path()).unwrap();
+        let settings = Settings { cache_bytes: 0, sync: false, sessions: 1 };
+        let db = Lmdb::open(path, &settings).unwrap();
+        let stat = rustix::fs::statvfs(path.as_std_path()).unwrap();
+        let whole = (stat.f_blocks * stat.f_frsize).min(*MAP_BYTES.end());
+        assert!(db.env.info().map_size as u64 + 4096 > whole, "{} of {whole}", db.env.info().map_size);
+        let told = failed(heed::Error::Mdb(heed::MdbError::MapFull));
+        assert!(matches!(&told, KvError::Engine(text) if text.contains("its map is full")), "{told}");
+    }
+
+    #[test]
     fn a_read_touches_every_page_of_its_value() {
         const VALUE_BYTES: usize = 8 << 20;
         let folder = tempfile::tempdir().unwrap();
         let path = Utf8Path::from_path(folder.path()).unwrap();
-        let settings = Settings { cache_bytes: 0, sync: false, sessions: 1, bytes: VALUE_BYTES as u64 };
+        let settings = Settings { cache_bytes: 0, sync: false, sessions: 1 };
         {
             let db = Lmdb::open(path, &settings).unwrap();
             Shared(&db).put(b"key", &vec![7; VALUE_BYTES]).unwrap();

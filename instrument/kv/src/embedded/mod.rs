@@ -102,7 +102,7 @@ mod tests {
     fn behaves(engine: Engine, sync: bool) {
         let folder = tempfile::tempdir().unwrap();
         let path = Utf8PathBuf::from_path_buf(folder.path().join("db")).unwrap();
-        let settings = Settings { cache_bytes: 8 << 20, sync, sessions: 2, bytes: 1 << 20 };
+        let settings = Settings { cache_bytes: 8 << 20, sync, sessions: 2 };
         let names = names("fields");
         {
             let db = open(engine, &path, &settings, &names).unwrap();
@@ -148,7 +148,7 @@ mod tests {
             }
             let folder = tempfile::tempdir().unwrap();
             let path = Utf8PathBuf::from_path_buf(folder.path().join("db")).unwrap();
-            let settings = Settings { cache_bytes: 8 << 20, sync: false, sessions: 1, bytes: 1 << 20 };
+            let settings = Settings { cache_bytes: 8 << 20, sync: false, sessions: 1 };
             let names = names("value");
             let db = open(engine, &path, &settings, &names).unwrap();
             let mut session = db.session(&names).unwrap();
@@ -190,7 +190,7 @@ mod tests {
             }
             let folder = tempfile::tempdir().unwrap();
             let path = Utf8PathBuf::from_path_buf(folder.path().join("db")).unwrap();
-            let settings = Settings { cache_bytes: 8 << 20, sync: false, sessions: 4, bytes: 1 << 20 };
+            let settings = Settings { cache_bytes: 8 << 20, sync: false, sessions: 4 };
             let names = names("fields");
             let db = open(engine, &path, &settings, &names).unwrap();
             std::thread::scope(|scope| {

@@ -15,8 +15,6 @@ pub struct Settings {
     pub sync: bool,
     /// Threads that use it.
     pub sessions: u32,
-    /// Bytes of records that are expected.
-    pub bytes: u64,
 }
 
 /// What one thread does with an open engine.

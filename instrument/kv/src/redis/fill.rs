@@ -1,18 +1,21 @@
 //! The load of the records through pipelines, and the reading of all of them.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use crate::KvError;
 use crate::client::{RequestedFields, Shared};
 use crate::values::FieldValues;
 
-use super::INDEX;
 use super::records::Commands;
-use super::resp::{Reply, refusal};
+use super::resp::{Login, Reply, refusal};
 use super::ring::{Ring, text};
+use super::{INDEX, LATER};
 
 /// Commands that are sent before their replies are read.
 const BATCH: u64 = 200;
+/// How long a server may take to see that a load's connections are gone.
+const GONE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Loads the workload's records; `progress` hears how many there are.
 ///
@@ -94,18 +97,33 @@ pub fn read_all(ring: &mut Ring, shared: &Shared, stopped: &dyn Fn() -> bool) ->
     Ok(number)
 }
 
-/// Takes away what a load has written at an address.
+/// Takes away what a load has written at an address. For a moment the server may still count connections that are gone.
 ///
 /// # Errors
 /// What Redis answers.
-pub fn take_away(ring: &mut Ring, shared: &Shared) -> Result<(), KvError> {
+pub fn take_away(login: &Login, cluster: bool, shared: &Shared) -> Result<(), KvError> {
+    let start = Instant::now();
+    loop {
+        let deleted = Ring::connect(login, cluster).and_then(|mut ring| delete(&mut ring, shared));
+        if deleted.is_ok() || start.elapsed() > GONE_PATIENCE {
+            return deleted;
+        }
+        std::thread::sleep(LATER);
+    }
+}
+
+fn delete(ring: &mut Ring, shared: &Shared) -> Result<(), KvError> {
+    let mut deleted = |_, reply: &Reply<'_>| match reply {
+        Reply::Error(text) => Err(refusal("deleting the load's keys", text)),
+        _ => Ok(()),
+    };
     for keys in shared.records(shared.counter.next()).into_iter().flat_map(|all| batches(shared, all)) {
         let texts: Vec<(&[u8], Vec<u8>)> =
             keys.iter().map(|(_, key)| (key.as_slice(), text(&[b"DEL", key]))).collect();
-        ring.pipeline(&texts, &mut |_, _| Ok(()))?;
+        ring.pipeline(&texts, &mut deleted)?;
     }
     if Commands::of(shared).indexed {
-        ring.pipeline(&[(INDEX, text(&[b"DEL", INDEX]))], &mut |_, _| Ok(()))?;
+        ring.pipeline(&[(INDEX, text(&[b"DEL", INDEX]))], &mut deleted)?;
     }
     Ok(())
 }

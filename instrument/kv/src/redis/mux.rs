@@ -239,7 +239,7 @@ impl Loop<'_, '_> {
             let terminal = &mut terminals[at];
             while !terminal.idle.is_empty() && terminal.client.has_more() {
                 if self.ticket.is_none() {
-                    self.ticket = self.clock.next_due();
+                    self.ticket = self.clock.next_due(1);
                 }
                 match self.ticket {
                     Some(due) if due > now => {

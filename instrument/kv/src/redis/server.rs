@@ -393,13 +393,11 @@ impl Servers {
     /// Ends them.
     ///
     /// # Errors
-    /// One had to be killed.
+    /// One had to be killed, or did not end cleanly.
     pub fn stop(mut self) -> Result<(), KvError> {
         for node in 0..self.nodes.len() {
-            if !self.nodes[node].processes.stop(STOP_PATIENCE) {
-                let text = format!("Redis did not end within {} s and was killed", STOP_PATIENCE.as_secs());
-                return Err(KvError::Server(self.explain(node, &text)));
-            }
+            let stopped = self.nodes[node].processes.stop(STOP_PATIENCE);
+            stopped.map_err(|how| KvError::Server(self.explain(node, &format!("Redis {how}"))))?;
         }
         Ok(())
     }

@@ -276,14 +276,10 @@ impl Server {
     /// Ends it as its own tools would: what it holds in memory is written.
     ///
     /// # Errors
-    /// It had to be killed.
+    /// It had to be killed, or did not end cleanly.
     pub fn stop(mut self) -> Result<(), SqlError> {
-        let name = self.name();
-        if self.processes.stop(STOP_PATIENCE) {
-            return Ok(());
-        }
-        let text = format!("{name} did not end within {} s and was killed", STOP_PATIENCE.as_secs());
-        Err(SqlError::Server(self.explain(&text)))
+        let stopped = self.processes.stop(STOP_PATIENCE);
+        stopped.map_err(|how| SqlError::Server(self.explain(&format!("{} {how}", self.name()))))
     }
 
     /// Kills it (SIGKILL), children included, and waits until nothing of it is left.

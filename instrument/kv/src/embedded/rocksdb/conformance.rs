@@ -71,7 +71,7 @@ fn ours(letter: char, more: &[(&str, &str)]) -> [u64; 7] {
     let shared = Shared::new(&workload, 7).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path: &Path = Utf8Path::from_path(folder.path()).unwrap().as_std_path();
-    let settings = Settings { cache_bytes: 8 << 20, sync: false, sessions: 1, bytes: workload.bytes() };
+    let settings = Settings { cache_bytes: 8 << 20, sync: false, sessions: 1 };
     let open = || Db::open(path, &Options::of(&settings)).unwrap();
     {
         let db = open();
