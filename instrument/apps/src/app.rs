@@ -136,6 +136,11 @@ impl App {
         self.load.waits_at_gate()
     }
 
+    /// See [`Load::reads_host_files`].
+    pub fn reads_host_files(&self) -> bool {
+        self.load.reads_host_files()
+    }
+
     /// See [`Load::server_memory_bytes`].
     pub fn server_memory_bytes(&self) -> Option<u64> {
         self.load.server_memory_bytes()

@@ -271,10 +271,7 @@ impl Drop for Target<'_> {
 }
 
 /// One call, or for a transfer of more than [`PIECE_BYTES`] several until one is short.
-fn transferred(
-    step: &Step,
-    mut piece: impl FnMut(u64, usize) -> Result<usize, Errno>,
-) -> Result<i64, Errno> {
+fn transferred(step: &Step, mut piece: impl FnMut(u64, usize) -> Result<usize, Errno>) -> Result<i64, Errno> {
     let wanted = step.bytes.min(TRANSFER_BYTES_MAX);
     let mut done = 0u64;
     loop {

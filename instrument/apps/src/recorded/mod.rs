@@ -200,6 +200,10 @@ impl Load for Recorded {
         true
     }
 
+    fn reads_host_files(&self) -> bool {
+        true
+    }
+
     fn run(&self, phase: u32, place: LoadSite<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
         let split = self.split(bench)?;
         if phase == 0 {

@@ -68,7 +68,12 @@ pub(super) fn replay(
         pieces: &split.pieces,
         threads: &split.threads,
         progress: Progress::new(split.threads.iter().map(|thread| thread.first_number)),
-        crew: Mutex::new(Crew { running: 0, wanted: VecDeque::new(), total: Tally::new(start), failed: None }),
+        crew: Mutex::new(Crew {
+            running: 0,
+            wanted: VecDeque::new(),
+            total: Tally::new(start),
+            failed: None,
+        }),
         changed: Condvar::new(),
         start,
         pace,

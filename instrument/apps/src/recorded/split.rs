@@ -585,8 +585,7 @@ impl Splitter {
             let state = &mut self.states[inherited.path as usize];
             let is_directory = inherited.flags as i32 & libc::O_DIRECTORY != 0;
             if matches!(state.found, None | Some(FileKind::Absent)) && inherited.path != ROOT {
-                state.found =
-                    Some(if is_directory { FileKind::Directory } else { FileKind::File(0) });
+                state.found = Some(if is_directory { FileKind::Directory } else { FileKind::File(0) });
             }
         }
         // a link that leads to a directory that nobody speaks of leads somewhere

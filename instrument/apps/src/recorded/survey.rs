@@ -124,7 +124,11 @@ impl std::fmt::Display for Survey {
             self.directories
         )?;
         if self.summary.lost > 0 {
-            writeln!(to, "  {} calls are missing: the kernel's buffer had no room for them", self.summary.lost)?;
+            writeln!(
+                to,
+                "  {} calls are missing: the kernel's buffer had no room for them",
+                self.summary.lost
+            )?;
         }
         if self.summary.unseen_requests > 0 {
             writeln!(

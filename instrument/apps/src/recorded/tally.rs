@@ -99,7 +99,8 @@ pub(super) fn can_be_repeated(call: Call, result: i64) -> bool {
     let failed = |errors: &[i32]| errors.iter().any(|error| result == -i64::from(*error));
     // the kernel's own codes of calls that it restarts
     let is_restarted = (-600..=-512).contains(&result);
-    let is_passing = failed(&[libc::EINTR, libc::EAGAIN, libc::EFAULT, libc::ENOMEM, libc::EMFILE, libc::ENFILE]);
+    let is_passing =
+        failed(&[libc::EINTR, libc::EAGAIN, libc::EFAULT, libc::ENOMEM, libc::EMFILE, libc::ENFILE]);
     let is_name = failed(&[libc::ENOENT, libc::ENOTDIR, libc::ENAMETOOLONG, libc::ELOOP]);
     !is_restarted && !is_passing && (call != Call::SetAttributes || result >= 0 || is_name)
 }

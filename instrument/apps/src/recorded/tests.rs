@@ -262,7 +262,13 @@ fn handles_are_shared() {
             script.by_handle((thread, at + 1, at + 10), Call::Write, file, u64::from(thread) * 100, 100);
         }
         for thread in 1..9 {
-            script.by_handle((thread, at + 10, at + 20), Call::Read, file, 900 - u64::from(thread) * 100, 100);
+            script.by_handle(
+                (thread, at + 10, at + 20),
+                Call::Read,
+                file,
+                900 - u64::from(thread) * 100,
+                100,
+            );
         }
         script.by_handle((0, at + 20, at + 30), Call::Close, file, 0, 0);
         script.by_name((8, at + 31, at + 32), Call::Unlink, &name, 0);
@@ -307,8 +313,10 @@ fn what_ends_otherwise_is_told() {
     let outcome = replayed(&script.bytes(), "max", &|_| {});
     assert_eq!(
         outcome.notes,
-        ["3 of 5 operations ended otherwise than recorded: 1 read (fewer bytes), 1 unlink (ENOENT instead of success), 1 stat \
-          (success instead of ENOENT)"]
+        [
+            "3 of 5 operations ended otherwise than recorded: 1 read (fewer bytes), 1 unlink (ENOENT instead of success), 1 stat \
+          (success instead of ENOENT)"
+        ]
     );
     assert_eq!((value(&outcome, "diverged"), value(&outcome, "diverged/read")), (3.0, 1.0));
 }

@@ -227,8 +227,9 @@ mod tests {
     #[test]
     fn many_are_waited_for_as_a_crowd() {
         let many = 5_000;
-        let mut all: Vec<(Mark, bool)> =
-            (0..many).map(|at| (mark(at, u64::from(at) + 1, u64::from(at), u64::from(at) + 1), false)).collect();
+        let mut all: Vec<(Mark, bool)> = (0..many)
+            .map(|at| (mark(at, u64::from(at) + 1, u64::from(at), u64::from(at) + 1), false))
+            .collect();
         all.push((mark(many, 6_000, 10_000, 10_001), true));
         let (of_threads, of_all) = waits(&all);
         assert!(of_threads.len() <= MARKS_MAX, "{}", of_threads.len());
@@ -237,7 +238,8 @@ mod tests {
 
     #[test]
     fn one_that_took_long_waits_for_the_oldest_that_is_known() {
-        let mut all: Vec<(Mark, bool)> = (0..9).map(|at| (mark(0, at + 1, at * 10, at * 10 + 9), true)).collect();
+        let mut all: Vec<(Mark, bool)> =
+            (0..9).map(|at| (mark(0, at + 1, at * 10, at * 10 + 9), true)).collect();
         all.push((mark(1, 20, 25, 1_000), true));
         assert_eq!(waits(&all).0, [(0, 6)], "2 had ended; of the four that are kept 6 is the oldest");
         all.pop();
@@ -256,6 +258,10 @@ mod tests {
         assert_eq!(touches.changes.latest.len(), 1);
         edges.clear();
         touches.used(mark(5_000, 2_000, 3, u64::MAX), &mut edges);
-        assert_eq!(edges.of_threads, [(999, 1_000)], "one that began at 3 ns follows the first, and so the last");
+        assert_eq!(
+            edges.of_threads,
+            [(999, 1_000)],
+            "one that began at 3 ns follows the first, and so the last"
+        );
     }
 }
