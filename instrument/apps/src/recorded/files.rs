@@ -68,7 +68,11 @@ pub(super) fn make(
             },
             Made::Link(target) => {
                 let target = link_target(&absolute, &split.paths, *target);
-                rustix::fs::symlinkat(target, &directory, name).map_err(|error| at(&shown())(error.into()))
+                match rustix::fs::symlinkat(target, &directory, name) {
+                    // by another name already
+                    Ok(()) | Err(Errno::EXIST) => Ok(()),
+                    Err(error) => Err(at(&shown())(error.into())),
+                }
             }
             Made::File { bytes, is_filled } => {
                 // no two files hold the same

@@ -588,30 +588,65 @@ impl Splitter {
                 state.found = Some(if is_directory { FileKind::Directory } else { FileKind::File(0) });
             }
         }
-        // a link that leads to a directory that nobody speaks of leads somewhere
-        let mut is_made = vec![false; self.states.len()];
+        let is_made = self.needed();
+        let made = |number: usize, state: &PathState| match state.found {
+            Some(FileKind::File(bytes)) => Made::File { bytes, is_filled: state.is_filled },
+            Some(FileKind::Link) => Made::Link(state.target.unwrap_or(number as u32)),
+            Some(FileKind::Directory | FileKind::Absent) | None => Made::Directory,
+        };
+        let all = self.states.iter().enumerate().skip(1).filter(|(number, _)| is_made[*number]);
+        let mut all: Vec<(u32, Made)> =
+            all.map(|(number, state)| (number as u32, made(number, state))).collect();
+        // what is behind a link comes after it, and where it leads to before it; parents have smaller numbers
+        let links_above = |path: u32| self.paths.above(path).filter(|above| self.is_link(*above)).count();
+        all.sort_by_cached_key(|(path, made)| (links_above(*path), matches!(made, Made::Link(_)), *path));
+        all
+    }
+
+    fn is_link(&self, path: u32) -> bool {
+        self.states[path as usize].found == Some(FileKind::Link)
+    }
+
+    /// Whether each path has to be there.
+    fn needed(&self) -> Vec<bool> {
+        let mut is_needed = vec![false; self.states.len()];
+        // links that something is below
+        let mut passed = Vec::new();
         for (number, state) in self.states.iter().enumerate() {
             let is_there = matches!(state.found, Some(kind) if kind != FileKind::Absent);
             if !state.is_named && !is_there {
                 continue;
             }
-            is_made[number] |= is_there;
-            let mut above = self.paths.above(number as u32).collect::<Vec<_>>();
+            is_needed[number] |= is_there;
+            let mut above: Vec<u32> = self.paths.above(number as u32).collect();
             if !is_there {
                 // what the program makes itself begins with the topmost that was absent
                 let absent = |path: &u32| self.states[*path as usize].found == Some(FileKind::Absent);
                 let from = above.iter().rposition(absent).map_or(0, |topmost| topmost + 1);
                 above.drain(..from);
             }
-            above.into_iter().for_each(|path| is_made[path as usize] = true);
+            self.need(&above, &mut is_needed, &mut passed);
         }
-        let made = |(number, state): (usize, &PathState)| match state.found {
-            Some(FileKind::File(bytes)) => Made::File { bytes, is_filled: state.is_filled },
-            Some(FileKind::Link) => Made::Link(state.target.unwrap_or(number as u32)),
-            Some(FileKind::Directory | FileKind::Absent) | None => Made::Directory,
-        };
-        let all = self.states.iter().enumerate().skip(1).filter(|(number, _)| is_made[*number]);
-        // parents have smaller numbers than what is in them
-        all.map(|(number, state)| (number as u32, made((number, state)))).collect()
+        // each link leads to a directory, which may be below another link
+        let mut is_followed = vec![false; self.states.len()];
+        while let Some(link) = passed.pop() {
+            if std::mem::replace(&mut is_followed[link as usize], true) {
+                continue;
+            }
+            let Some(target) = self.states[link as usize].target else { continue };
+            let with_above: Vec<u32> = std::iter::once(target).chain(self.paths.above(target)).collect();
+            self.need(&with_above, &mut is_needed, &mut passed);
+        }
+        is_needed
+    }
+
+    fn need(&self, paths: &[u32], is_needed: &mut [bool], passed: &mut Vec<u32>) {
+        for path in paths {
+            is_needed[*path as usize] = true;
+            // once is enough, and its targets are followed once anyhow
+            if self.is_link(*path) && passed.last() != Some(path) {
+                passed.push(*path);
+            }
+        }
     }
 }

@@ -210,7 +210,7 @@ fn the_tree_is_what_the_recording_says() {
     script.found("/home/log", FileKind::File(500));
     script.found("/home/link", FileKind::Link);
     script.push(&Item::Path(b"/home/old".to_vec()));
-    script.paths.insert("/unused".into(), u32::MAX);
+    script.paths.insert("what /home/link leads to".into(), 0);
     script.absent(&["/home/new", "/home/new/deep", "/home/new/deep/file", "/home/tmp", "/home/second"]);
     let old = script.open((0, 0, 1), "/home/link", libc::O_RDWR);
     script.by_handle((0, 1, 2), Call::Read, old, 0, 10_000);
@@ -299,6 +299,25 @@ fn files_that_were_open_are_opened() {
     });
     is_exact(&outcome);
     assert_eq!((ops(&outcome, "fault"), outcome.io_bytes()), (2, 8292));
+}
+
+/// What is behind a link lies where that leads to, also where nobody speaks of the place.
+#[test]
+fn files_behind_links_are_made() {
+    let mut script = Script::of_threads(1);
+    for (link, target) in [("/lib", "/usr/lib"), ("/usr", "/system/usr"), ("/lib/x", "/lib/y")] {
+        script.found(link, FileKind::Link);
+        script.push(&Item::Path(target.into()));
+        script.paths.insert(format!("what {link} leads to"), 0);
+    }
+    script.found("/lib/x/code", FileKind::File(100));
+    let file = script.open((0, 0, 1), "/lib/x/code", libc::O_RDONLY);
+    script.by_handle((0, 1, 2), Call::Read, file, 0, 100);
+    script.by_name((0, 2, 3), Call::Stat, "/usr/lib/y/code", 0);
+    script.by_name((0, 3, 4), Call::Stat, "/system/usr/lib/y/code", 0);
+    is_exact(&replayed(&script.bytes(), "max", &|root| {
+        assert_eq!(std::fs::metadata(root.join("system/usr/lib/y/code")).unwrap().len(), 100);
+    }));
 }
 
 #[test]
