@@ -161,11 +161,16 @@ struct ThreadState {
     known_of_all: u64,
 }
 
+/// The number of a text that is no path of a file.
+const NO_PATH: u32 = u32::MAX;
+
 /// The pass.
 struct Splitter {
     paths: Paths,
     /// By the recording's numbers.
     numbers: Vec<u32>,
+    /// Texts among them that are no path of a file: what links made by the program lead to.
+    texts: HashMap<u32, Vec<u8>>,
     /// By our own.
     states: Vec<PathState>,
     files: Files,
@@ -214,7 +219,7 @@ pub(super) fn split(
             }
             Item::Found { path, kind } => {
                 let path = splitter.number(path);
-                link = Some(path).filter(|path| kind == FileKind::Link && *path != u32::MAX);
+                link = Some(path).filter(|path| kind == FileKind::Link && *path != NO_PATH);
                 splitter.found(path, kind);
                 None
             }
@@ -246,6 +251,7 @@ impl Splitter {
         Ok(Splitter {
             paths: Paths::new(),
             numbers: Vec::new(),
+            texts: HashMap::new(),
             states: vec![PathState::default()],
             files: Files::default(),
             handles: HashMap::new(),
@@ -273,13 +279,24 @@ impl Splitter {
     fn path(&mut self, text: &[u8], link: Option<u32>) {
         let number = match link {
             Some(link) => self.paths.target_of(link, text),
-            None => self.paths.add(text).unwrap_or(u32::MAX),
+            None => self.paths.add(text).unwrap_or(NO_PATH),
         };
+        if number == NO_PATH {
+            self.texts.insert(self.numbers.len() as u32, text.to_vec());
+        }
         self.states.resize_with(self.paths.len(), PathState::default);
         if let Some(link) = link {
             self.states[link as usize].target = Some(number);
         }
         self.numbers.push(number);
+    }
+
+    /// What a link leads to that the program makes.
+    fn linked(&mut self, link: u32, text: u32) -> u32 {
+        let Some(text) = self.texts.get(&text) else { return self.number(text) };
+        let target = self.paths.target_of(link, text);
+        self.states.resize_with(self.paths.len(), PathState::default);
+        target
     }
 
     fn found(&mut self, path: u32, kind: FileKind) {
@@ -317,7 +334,7 @@ impl Splitter {
     }
 
     fn inherit(&mut self, path: u32, flags: u32) {
-        let path = Some(self.number(path)).filter(|path| *path != u32::MAX).unwrap_or(ROOT);
+        let path = Some(self.number(path)).filter(|path| *path != NO_PATH).unwrap_or(ROOT);
         self.states[path as usize].is_named = true;
         let slot = self.fresh_slot();
         self.inherited.push(InheritedFile { slot, path, flags });
@@ -366,7 +383,7 @@ impl Splitter {
             return Ok(Some(format!("an operation begins after {} ns", operation.begin_ns)));
         }
         let paths = [operation.path, operation.to].map(|path| path.map(|path| self.number(path)));
-        if paths.contains(&Some(u32::MAX)) && operation.call != Call::Symlink {
+        if paths.contains(&Some(NO_PATH)) && operation.call != Call::Symlink {
             return Ok(Some("an operation on a path that is not absolute, or has `.` or `..` in it".into()));
         }
         let moves = matches!(operation.call, Call::Read | Call::Write | Call::Fault);
@@ -377,7 +394,10 @@ impl Splitter {
         self.begin_ns = Some(self.begin_ns.map_or(operation.begin_ns, |first| first.min(operation.begin_ns)));
         let mark = Mark::new(operation.thread, self.count, operation.begin_ns, operation.end_ns());
         self.edges.clear();
-        let [path, to] = paths.map(|path| path.filter(|path| *path != u32::MAX));
+        let [path, mut to] = paths.map(|path| path.filter(|path| *path != NO_PATH));
+        if let (Call::Symlink, Some(link), Some(text)) = (operation.call, path, operation.to) {
+            to = Some(self.linked(link, text));
+        }
         let mut step = Step {
             number: self.count,
             call: operation.call,
@@ -390,7 +410,9 @@ impl Splitter {
             bytes: if moves { operation.bytes.min(TRANSFER_BYTES_MAX) } else { operation.bytes },
             flags: operation.flags,
         };
-        for path in [path, to].into_iter().flatten() {
+        // where a link leads to need not be there
+        let to_named = to.filter(|_| operation.call != Call::Symlink);
+        for path in [path, to_named].into_iter().flatten() {
             self.states[path as usize].is_named = true;
         }
         match (operation.call, operation.handle) {
