@@ -9,7 +9,7 @@ use stats::Outcome;
 use crate::key_values::{KeyValues, Patterns};
 use crate::span::{self, PhaseTotals, Span};
 use crate::{AppError, Bench, Hooks, Load, LoadSite, Parameters};
-use crate::{databases, imap, key_values, micro, parallel, prefetch, programs};
+use crate::{databases, imap, key_values, micro, parallel, prefetch, programs, recorded};
 
 /// A load with its name.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub const FIO: &str = "fio";
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 45] = [
+const LOADS: [(&str, Make); 46] = [
     (IOR, |parameters| Ok(Box::new(parallel::Ior::new(parameters)?))),
     (IO500, |parameters| Ok(Box::new(parallel::Io500::new(parameters)?))),
     (MDTEST, |parameters| Ok(Box::new(parallel::Mdtest::new(parameters)?))),
@@ -46,6 +46,7 @@ const LOADS: [(&str, Make); 45] = [
     (FIO, |parameters| Ok(Box::new(programs::Fio::new(parameters)?))),
     ("sysbench", |parameters| Ok(Box::new(programs::Sysbench::new(parameters)?))),
     ("imap", |parameters| Ok(Box::new(imap::Imap::new(parameters)?))),
+    (recorded::NAME, |parameters| Ok(Box::new(recorded::Recorded::new(parameters)?))),
     ("read-private", |parameters| Ok(Box::new(prefetch::ReadPrivate::new(parameters)?))),
     ("read-shared", |parameters| Ok(Box::new(prefetch::ReadShared::new(parameters)?))),
     ("compress", |parameters| Ok(Box::new(prefetch::Compress::new(parameters)?))),
@@ -133,6 +134,11 @@ impl App {
     /// See [`Load::waits_at_gate`].
     pub fn waits_at_gate(&self) -> bool {
         self.load.waits_at_gate()
+    }
+
+    /// See [`Load::reads_host_files`].
+    pub fn reads_host_files(&self) -> bool {
+        self.load.reads_host_files()
     }
 
     /// See [`Load::server_memory_bytes`].

@@ -20,6 +20,7 @@
 //! | [`span`] | parts of a phase, and what all tasks did together |
 //! | [`parallel`] | IOR's and mdtest's patterns, by many tasks |
 //! | [`imap`] | clients against a private Dovecot |
+//! | [`recorded`] | replay of what a program did to its files |
 //! | [`source`] | the source tree, its archive and its history, made once and kept |
 //! | [`error`] | what can go wrong |
 
@@ -36,6 +37,7 @@ pub mod parameters;
 pub mod prefetch;
 pub mod programs;
 pub mod ranks;
+pub mod recorded;
 mod served;
 pub mod source;
 pub mod span;

@@ -56,6 +56,12 @@ pub trait Load: std::fmt::Debug + Send {
         false
     }
 
+    /// Whether it reads a file of this machine that a parameter names, so that it cannot run where that is not: in a container, or
+    /// in a guest.
+    fn reads_host_files(&self) -> bool {
+        false
+    }
+
     /// Whether the ranks of a launcher can run it together: it has one phase, meets them by [`Bench`], and tells its spans.
     fn takes_ranks(&self) -> bool {
         false

@@ -248,7 +248,8 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
     let same = label(a).ok() == label(b).ok();
     let on = if same { a.to_string() } else { format!("{a},{b}") };
     let (apps, files) = crate::run::loads(&[file.to_path_buf()]);
-    let line = CommandLine { files, apps, on, set: arguments.set.clone(), settings };
+    let line =
+        CommandLine { files, apps, on, set: arguments.set.clone(), settings, ..CommandLine::default() };
     let mut study = lab::read::command_line(&line).map_err(bad_input)?;
     if !study.parameters.is_empty() {
         return Err(bad_input(

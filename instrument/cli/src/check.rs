@@ -24,6 +24,9 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
     }
     arguments.evaluating.refuse()?;
     let set = crate::arg_parsers::variables(&arguments.set)?;
+    if lab::read::is_recording(&arguments.file) {
+        return check_recording(arguments);
+    }
     refuse_load_file(&arguments.file)?;
     let text = lab::read::text(&arguments.file).map_err(bad_input)?.into_bytes();
     let file = arguments.file.display().to_string();
@@ -61,6 +64,22 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
             Ok(Exit::BadInput)
         }
     }
+}
+
+/// Reads a recording to its end and tells what is in it.
+fn check_recording(arguments: &options::Check) -> anyhow::Result<Exit> {
+    let line = CommandLine {
+        files: vec![arguments.file.clone()],
+        on: "tmpfs".into(),
+        set: arguments.set.clone(),
+        ..CommandLine::default()
+    };
+    // what is set is checked as `run` does
+    let study = lab::read::command_line(&line).map_err(bad_input)?;
+    lab::check::workloads(&study, lab::load::machine(None, FREE_BYTES_ASSUMED)).map_err(bad_input)?;
+    let survey = apps::recorded::Survey::of(&arguments.file).map_err(bad_input)?;
+    console::print(format!("{}: ok\n{survey}", arguments.file.display()).trim_end())?;
+    Ok(Exit::Done)
 }
 
 /// Checks a property file of YCSB, as `run` reads it.

@@ -113,7 +113,8 @@ impl Kernels {
             (None, Some((file, settings))) => {
                 let (apps, files) = crate::run::loads(&[file]);
                 let on = self.on.clone().unwrap_or_else(|| STACK.to_string());
-                let line = CommandLine { files, apps, on, set: load.set.to_vec(), settings };
+                let set = load.set.to_vec();
+                let line = CommandLine { files, apps, on, set, settings, ..CommandLine::default() };
                 lab::read::command_line(&line).map_err(bad_input)?
             }
             (None, None) => {

@@ -317,7 +317,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
             apps.push(apps::key_values::CORE.to_string());
             set = [properties_as_settings(&properties, &set)?, set].concat();
         }
-        let line = CommandLine { files, apps, on, set, settings };
+        let line = CommandLine { files, apps, on, set, settings, ..CommandLine::default() };
         return lab::read::command_line(&line).map_err(not_found_or_bad);
     }
     own_options(arguments, &[], false)?;
@@ -360,6 +360,11 @@ pub fn loads(words: &[PathBuf]) -> (Vec<String>, Vec<PathBuf>) {
 pub fn property_files(files: Vec<PathBuf>) -> anyhow::Result<(Vec<PathBuf>, Option<Properties>)> {
     let (mut others, mut all) = (Vec::new(), None::<Properties>);
     for file in files {
+        // what is not read as a text may be of any length
+        if lab::read::is_recording(&file) {
+            others.push(file);
+            continue;
+        }
         crate::check::refuse_load_file(&file)?;
         // one that cannot be read is told of by whoever reads workloads
         let text = lab::read::text(&file).unwrap_or_default();
@@ -435,8 +440,9 @@ fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<
 
 /// `--speed` as the variable of replayed traces that says how fast they are.
 fn at_speed(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<String>> {
-    let replays = |_: &Path, text: &str| lab::read::replays(text);
-    let refused = "--speed is for what was recorded: iologs of fio, and job files with `read_iolog`";
+    let replays = |file: &Path, text: &str| lab::read::is_recording(file) || lab::read::replays(text);
+    let refused =
+        "--speed is for what was recorded: recordings, iologs of fio, and job files with `read_iolog`";
     variable_of_all(&arguments.speed, lab::load::SPEED, files, replays, refused)
 }
 

@@ -26,12 +26,28 @@ pub fn workloads(study: &Study, machine: wml::Machine) -> Result<Loads, StudyErr
         }
         let Some(workload) = plan::workload_of(study, &cell) else { continue };
         let load = load::prepare(workload, &cell.parameters, &study.study, machine)?;
+        on_this_machine(study, &load)?;
         if study.study.turns.as_ref().is_some_and(|turns| turns.slices.is_some()) {
             interleave::slices(study, &load).map_err(|why| whole_trials(&load, why))?;
         }
         loads.0.push(load);
     }
     Ok(loads)
+}
+
+/// Refuses guests for a load that reads a file of this machine.
+fn on_this_machine(study: &Study, load: &ResolvedWorkload) -> Result<(), StudyError> {
+    let Some(app) = load.app().filter(|app| app.reads_host_files()) else { return Ok(()) };
+    let Some(stack) = plan::stacks(study).into_iter().find(|stack| stack.guest().is_some()) else {
+        return Ok(());
+    };
+    let workload = load.workload.clone();
+    let report = format!(
+        "workload {workload}: the load `{}` reads a file of this machine, which the guest of {} does not have; leave out the guest",
+        app.name(),
+        stack.label()
+    );
+    Err(StudyError::Workload { workload, report })
 }
 
 /// A load does not go in slices, and why.

@@ -139,7 +139,7 @@ pub fn prepare(
     prepared.variables.iter_mut().for_each(|(_, value)| *value = redact_word(value).into_owned());
     prepared.containers = containers;
     let alone = match &prepared.load {
-        ResolvedLoad::App(app) if !app.waits_at_gate() => Some(app.name()),
+        ResolvedLoad::App(app) if !app.waits_at_gate() || app.reads_host_files() => Some(app.name()),
         ResolvedLoad::Simulated(_) => Some("simulate"),
         ResolvedLoad::App(_) | ResolvedLoad::Wml(_) => None,
     };

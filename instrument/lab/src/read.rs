@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use study::{CommandLine, Load, Study, StudyError, StudyVariant};
+use study::{AppFile, CommandLine, Load, Study, StudyError, StudyVariant};
 
 /// A workload file larger than this is refused.
 const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
@@ -27,12 +27,16 @@ pub fn study(path: &Path, scene: &StudyVariant) -> Result<Study, StudyError> {
     Ok(study)
 }
 
-/// The study that a command line means, with the WML files that it names.
+/// The study that a command line means, with the WML files that it names; recordings among them are replayed.
 ///
 /// # Errors
-/// A file that cannot be read, a stack or variable that cannot be understood.
+/// A file that cannot be read, a recording that was cut, a stack or variable that cannot be understood.
 pub fn command_line(line: &CommandLine) -> Result<Study, StudyError> {
-    let mut study = Study::from_command_line(line, &text)?;
+    let (recordings, files): (Vec<_>, Vec<_>) =
+        line.files.iter().cloned().partition(|file| is_recording(file));
+    let recordings = recordings.iter().map(|file| recording(file)).collect::<Result<Vec<_>, _>>()?;
+    let app_files = [line.app_files.clone(), recordings].concat();
+    let mut study = Study::from_command_line(&CommandLine { files, app_files, ..line.clone() }, &text)?;
     one_after_another(&mut study)?;
     Ok(study)
 }
@@ -90,6 +94,23 @@ pub fn is_job_file(file: &str, text: &str) -> bool {
 /// Whether a workload's file replays what was recorded: an iolog, or a job file that names some.
 pub fn replays(text: &str) -> bool {
     fiojob::is_iolog(text) || fiojob::is_job_file(text) && fiojob::has_logs(text)
+}
+
+/// Whether a file is a recording of what a program did to its files, by how it begins.
+pub fn is_recording(path: &Path) -> bool {
+    apps::recorded::is_recording(path)
+}
+
+/// A recording as the load that replays it. Workers have other working directories: its path is absolute.
+fn recording(path: &Path) -> Result<AppFile, StudyError> {
+    let wrong = |why: String| StudyError::Argument(format!("{}: {why}", path.display()));
+    let file = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
+    if file.to_str().is_none() {
+        return Err(wrong("its path is not UTF-8".into()));
+    }
+    apps::recorded::refuse_cut(path).map_err(|error| StudyError::Argument(error.to_string()))?;
+    let (app, parameter) = (apps::recorded::NAME.to_string(), apps::recorded::TRACE.to_string());
+    Ok(AppFile { file, app, parameter })
 }
 
 /// A job file with the logs that it replays behind it; they are looked for where it was started, then in `beside`.

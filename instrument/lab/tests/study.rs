@@ -221,10 +221,10 @@ fn command_line(on: &str, set: &[&str]) -> Result<Study, StudyError> {
     std::fs::write(&file, "run 60").unwrap();
     lab::read::command_line(&CommandLine {
         files: vec![file],
-        apps: Vec::new(),
         on: on.into(),
         set: set.iter().map(|word| word.to_string()).collect(),
         settings: Settings { trials: 5, ..Settings::default() },
+        ..CommandLine::default()
     })
 }
 

@@ -431,6 +431,20 @@ impl<R: Read> Reader<R> {
     }
 }
 
+/// The summary of a recording by its last bytes, of which 64 are enough; `None` for one that was cut. Whether what is before them is
+/// whole, only [`Reader`] can tell.
+pub fn summary_at_end(tail: &[u8]) -> Option<Summary> {
+    // each number ends with its only byte below 128, and in front of the four there is the item's first
+    let mut ends = tail.iter().enumerate().rev().filter(|(_, byte)| **byte < 0x80).map(|(at, _)| at);
+    if ends.next()? + 1 != tail.len() {
+        return None;
+    }
+    let begin = ends.nth(3).filter(|at| tail[*at] == END)?;
+    let mut numbers = &tail[begin + 1..];
+    let mut next = || leb128::read::unsigned(&mut numbers).ok();
+    Some(Summary { length_ns: next()?, operations: next()?, lost: next()?, unseen_requests: next()? })
+}
+
 fn damaged(byte: u64, what: String) -> RecordingError {
     RecordingError::Damaged { byte, what }
 }

@@ -14,6 +14,8 @@ pub struct CommandLine {
     pub files: Vec<PathBuf>,
     /// Applications, by name.
     pub apps: Vec<String>,
+    /// Files that applications read.
+    pub app_files: Vec<AppFile>,
     /// What follows `--on`, e.g. `ext4,xfs`.
     pub on: String,
     /// What follows each `--set`: `name=value`, or `name=value,value` for a sweep (a comma within double
@@ -21,6 +23,17 @@ pub struct CommandLine {
     pub set: Vec<String>,
     /// Everything else. An empty title is made from files and stacks.
     pub settings: Settings,
+}
+
+/// A file that an application reads: the workload has the file's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppFile {
+    /// The file's absolute path.
+    pub file: PathBuf,
+    /// The application.
+    pub app: String,
+    /// Its parameter that names the file.
+    pub parameter: String,
 }
 
 impl Study {
@@ -56,12 +69,20 @@ impl Study {
         let app = |name: &String| -> Workload {
             Workload { set: set.clone(), ..Workload::new(name, Load::App { name: name.clone() }) }
         };
+        let app_file = |one: &AppFile| -> Result<Workload, StudyError> {
+            let path = one.file.display().to_string();
+            let name = stem_of(&path).unwrap_or_default();
+            let mut set = set.clone();
+            set.put(&one.parameter, vec![path]).map_err(StudyError::Argument)?;
+            Ok(Workload { set, ..Workload::new(name, Load::App { name: one.app.clone() }) })
+        };
+        let app_files = line.app_files.iter().map(app_file).collect::<Result<Vec<_>, _>>()?;
         let scripts = line.files.iter().map(workload).collect::<Result<Vec<_>, _>>()?;
         let study = Study {
             stacks,
             study: settings,
             parameters,
-            workloads: scripts.into_iter().chain(line.apps.iter().map(app)).collect(),
+            workloads: scripts.into_iter().chain(app_files).chain(line.apps.iter().map(app)).collect(),
             ..Study::default()
         };
         study.checked()
@@ -83,7 +104,8 @@ fn split_values(text: &str) -> Vec<String> {
 }
 
 fn title_of(line: &CommandLine, stacks: &[StackSpec]) -> String {
-    let stems = line.files.iter().filter_map(|file| stem_of(&file.to_string_lossy()));
+    let files = line.files.iter().chain(line.app_files.iter().map(|one| &one.file));
+    let stems = files.filter_map(|file| stem_of(&file.to_string_lossy()));
     let stems: Vec<String> = stems.chain(line.apps.iter().cloned()).collect();
     let stacks: Vec<String> = stacks.iter().map(StackSpec::label).collect();
     format!("{} on {}", stems.join(", "), stacks.join(" "))

@@ -71,7 +71,7 @@ use toml::Spanned;
 use workload::address::redact;
 
 pub use claim::{Claim, Published};
-pub use command::CommandLine;
+pub use command::{AppFile, CommandLine};
 pub use counts::Counts;
 pub use error::StudyError;
 pub use evaluation::{Column, Evaluation, Regime, Row, Table};

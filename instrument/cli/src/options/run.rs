@@ -37,6 +37,7 @@ Examples:
   loadline run workloada --engine rocksdb --on ext4     a property file of YCSB, unchanged
   loadline run job.fio --on ext4@980pro --with loadline,fio --for 10s
   loadline run app.iolog --on xfs,btrfs --speed 2x    a log of `fio --write_iolog=app.iolog`
+  loadline run app.trace --on ext4,xfs --speed max    a recording of what a program did to its files
   loadline run study.toml; loadline run study.toml --resume
   mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
   mpirun -n 64 loadline run ior --on dir:/shared -- -F -b 1g -t 1m -e -C -w -r -R
@@ -45,7 +46,7 @@ Examples:
   loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
-    /// Workloads in Filebench's WML, job files (*.fio) and iologs of fio, property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
+    /// Workloads in Filebench's WML, recordings of programs, job files (*.fio) and iologs of fio, property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     /// The stacks to compare [default: dir:. , a private directory in the current one]
@@ -71,7 +72,7 @@ pub struct Run {
     /// Who runs job files of fio: loadline, or fio itself, whose JSON is kept; both, separated by a comma, are compared
     #[arg(long, value_name = "WHO")]
     pub with: Option<String>,
-    /// How fast recorded traces (iologs of fio) are replayed: 2x is twice as fast, max ignores their times; several, separated by
+    /// How fast recordings and iologs of fio are replayed: 2x is twice as fast, max ignores their times; several, separated by
     /// commas, are swept [default: 1x]
     #[arg(long, value_name = "FACTOR|max")]
     pub speed: Option<String>,
@@ -209,7 +210,7 @@ pub enum Share {
     after_help = "Examples:\n  loadline check varmail.f\n  loadline check old.f --set nfiles=50000\n  loadline check study.toml"
 )]
 pub struct Check {
-    /// A workload (*.f) or a study (*.toml)
+    /// A workload (*.f), a recording, or a study (*.toml)
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// A variable of the workload or the study

@@ -69,6 +69,7 @@ proptest! {
         let bytes = write(&items, Some(summary));
         items.push(Item::End(summary));
         prop_assert_eq!(read(&bytes).unwrap(), items);
+        prop_assert_eq!(summary_at_end(&bytes[bytes.len().saturating_sub(64)..]), Some(summary));
     }
 
     /// A recording that was cut says so, wherever it was.
