@@ -207,7 +207,8 @@ pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
     Ok(crate::arg_parsers::length("--for", text)?.as_secs_f64())
 }
 
-fn run_stage(
+/// Runs one stage of a workload in this process.
+pub(crate) fn run_stage(
     workload: &Workload,
     root: &Path,
     stage: Stage,
@@ -234,7 +235,7 @@ fn run_controlled(
 }
 
 /// Builds the stack, works on it, and takes it down whatever came of the work.
-fn on_stack<T>(
+pub(crate) fn on_stack<T>(
     options: &Options,
     spec: &StackSpec,
     work: impl FnOnce(&BuiltStack) -> anyhow::Result<T>,
@@ -294,14 +295,25 @@ fn load_with(file: &Path, set: &[String], allow_system: bool) -> anyhow::Result<
     let set = crate::arg_parsers::variables(set)?;
     let text = lab::read::text(file).map_err(bad_input)?.into_bytes();
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
+    let permission = if allow_system { Permission::Option } else { Permission::Missing };
+    load_text(text, name, &file.display().to_string(), set, permission)
+}
+
+/// The workload of a text in Filebench's language, which is `shown` so in messages.
+pub(crate) fn load_text(
+    text: Vec<u8>,
+    name: String,
+    shown: &str,
+    set: Vec<(String, String)>,
+    permission: Permission,
+) -> anyhow::Result<Workload> {
     let settings = wml::Settings { machine: lab::load::machine(None, 2 << 30), set, name };
     match wml::load(&text, &settings) {
         Ok(loaded) => {
-            let permission = if allow_system { Permission::Option } else { Permission::Missing };
-            programs::check_permission(&started(&loaded, &file.display().to_string(), &text), permission)?;
+            programs::check_permission(&started(&loaded, shown, &text), permission)?;
             Ok(loaded.workload)
         }
-        Err(errors) => Err(bad_input(errors.render(&file.display().to_string(), &text, false).trim_end())),
+        Err(errors) => Err(bad_input(errors.render(shown, &text, false).trim_end())),
     }
 }
 

@@ -20,7 +20,7 @@
 //! | `library` | the prefetching library as options name it |
 //! | `limits` | limits of the process (ulimit) as errors instead of signals |
 //! | `merge` | runs of shards joined to one |
-//! | `record` | what a program does to its files, recorded |
+//! | `record`, `describe` | what a program does to its files, recorded; and as a workload |
 //! | `cleanup` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
@@ -43,6 +43,7 @@ mod cleanup;
 mod compare;
 mod console;
 mod crash;
+mod describe;
 mod doctor;
 mod evaluation;
 mod explain;
@@ -126,6 +127,7 @@ fn main() -> ExitCode {
         Command::Compare(compare) => compare::compare(&options, compare),
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Export(what) => export::export(&options, what),
+        Command::Describe(what) => describe::describe(&options, what),
         Command::Record(what) => record::record(what),
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),

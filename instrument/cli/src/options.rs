@@ -86,6 +86,8 @@ pub enum Command {
     Crash(Crash),
     /// Record what a program does to its files, to run it again or to make a workload of it
     Record(crate::record::Record),
+    /// Make a workload of a recording, and say how well it fits
+    Describe(crate::describe::Describe),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
     /// Write stored runs as tables for other programs: Parquet, CSV

@@ -1,4 +1,4 @@
-//! `record` and `describe`: what a program does to its files, as a file; and as a workload to run and to change.
+//! `record`: what a program does to its files, as a file.
 
 use std::ffi::OsString;
 use std::fs::File;

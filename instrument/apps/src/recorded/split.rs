@@ -302,8 +302,18 @@ impl Splitter {
     fn found(&mut self, path: u32, kind: FileKind) {
         let Some(state) = self.states.get_mut(path as usize) else { return };
         state.is_named = true;
-        if state.found.is_some() {
-            return;
+        match (state.found, kind) {
+            (None, _) => {}
+            // a read has shown that it was larger
+            (Some(FileKind::File(before)), FileKind::File(bytes)) if bytes > before => {
+                let file = state.file.and_then(|file| self.files.all.get_mut(file as usize));
+                if let Some(found) = file.and_then(|file| file.found.as_mut()).filter(|found| found.0 == path)
+                {
+                    found.1 = bytes;
+                }
+                return;
+            }
+            (Some(_), _) => return,
         }
         state.found = Some(kind);
         if let FileKind::File(bytes) = kind {

@@ -1,6 +1,6 @@
 //! What a recording holds, for people.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use recording::format::FileKind;
@@ -45,6 +45,7 @@ impl Survey {
         let mut source = Source::open(path)?;
         let mut survey = Survey::empty(source.header().clone());
         let mut processes = HashSet::new();
+        let mut sizes: HashMap<u32, u64> = HashMap::new();
         while let Some((_, item)) = source.next()? {
             match item {
                 Item::Thread { pid, .. } => {
@@ -52,9 +53,9 @@ impl Survey {
                     processes.insert(pid);
                 }
                 Item::Path(_) => survey.paths += 1,
-                Item::Found { kind: FileKind::File(bytes), .. } => {
-                    survey.files += 1;
-                    survey.file_bytes = survey.file_bytes.saturating_add(bytes);
+                Item::Found { path, kind: FileKind::File(bytes) } => {
+                    // a further item says that it was larger
+                    sizes.insert(path, bytes);
                 }
                 Item::Found { kind: FileKind::Directory, .. } => survey.directories += 1,
                 Item::Found { .. } | Item::Inherited { .. } | Item::Lost(_) => {}
@@ -63,6 +64,8 @@ impl Survey {
             }
         }
         survey.processes = processes.len() as u64;
+        survey.files = sizes.len() as u64;
+        survey.file_bytes = sizes.values().fold(0, |sum, bytes| sum.saturating_add(*bytes));
         Ok(survey)
     }
 
