@@ -333,9 +333,9 @@ pub struct VerdictRow {
 }
 
 pub fn verdicts(view: &View<'_>, thresholds: &Thresholds) -> Vec<VerdictRow> {
-    let all = against_first(view, thresholds);
+    let all = against_first(view);
     let span = charts::forest_span(all.iter().map(|one| &one.finding));
-    let row = |one: &crate::view::verdict::BaselineComparison| {
+    let row = |one: &&crate::view::verdict::BaselineComparison| {
         let finding = &one.finding;
         let (class, mark) = match finding.verdict {
             Verdict::Better => ("good", "\u{25b2}"),

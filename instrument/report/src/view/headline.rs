@@ -1,9 +1,9 @@
 //! The answer in a sentence.
 
 use stats::compleat::{Compleat, Grade};
-use stats::{Sense, Thresholds, Verdict};
+use stats::{Sense, Verdict};
 
-use super::verdict::effect;
+use super::verdict::BaselineComparison;
 use super::{GridPoint, Measure, Stack, View, notice};
 use crate::format;
 
@@ -108,38 +108,41 @@ pub fn with_interval(point: &GridPoint<'_>, measure: Measure) -> String {
 
 /// Several stacks, one load: who leads, and whether that is certain.
 fn winner(view: &View<'_>, column: usize) -> String {
-    let load = &view.loads[column];
+    let measure = view.loads[column].measure;
     let ranked = ranking(view, column);
-    let Some(&(first, point)) = ranked.first() else { return "No competing stack has a result.".into() };
-    let lead = format!("{} leads with {}", first.name, with_interval(point, load.measure));
-    let Some(&(second, _)) = ranked.get(1) else { return format!("{lead}; no other has a result.") };
-    let sense = load.measure.sense();
-    let row = |stack: &Stack| view.stacks.iter().position(|one| one.label == stack.label);
-    let effect = row(second).zip(row(first)).and_then(|(second, first)| effect(view, column, second, first));
-    let Some(effect) = effect else { return format!("{lead}.") };
-    let compared = stats::judge::judge(&effect, sense, &Thresholds::default());
-    match compared.verdict {
-        Verdict::Better => {
-            let times = match sense {
-                Sense::HigherIsBetter => compared.ratio,
-                Sense::LowerIsBetter => compared.ratio.recip(),
-            };
-            format!("{lead}, {} times as good as the next, {}.", format::ratio(times), second.name)
+    let Some(&(leader, point)) = ranked.first() else { return "No competing stack has a result.".into() };
+    let name = |row: usize| &view.stacks[row].name;
+    let lead = format!("{} leads with {}", name(leader), with_interval(point, measure));
+    let Some(&(next, _)) = ranked.get(1) else { return format!("{lead}; no other has a result.") };
+    let is_theirs = |one: &&BaselineComparison| {
+        one.column == column && [(leader, next), (next, leader)].contains(&(one.baseline, one.candidate))
+    };
+    let Some(told) = view.verdicts.iter().find(is_theirs) else { return format!("{lead}.") };
+    let leads_as_candidate = told.candidate == leader;
+    let wins = if leads_as_candidate { Verdict::Better } else { Verdict::Worse };
+    match told.finding.verdict {
+        verdict if verdict == wins => {
+            let is_times = leads_as_candidate == (measure.sense() == Sense::HigherIsBetter);
+            let times = if is_times { told.finding.ratio } else { told.finding.ratio.recip() };
+            format!("{lead}, {} times as good as the next, {}.", format::ratio(times), name(next))
         }
         Verdict::Same => format!(
             "{} and {} lead and are the same within 5 %: {}.",
-            first.name,
-            second.name,
-            with_interval(point, load.measure)
+            name(leader),
+            name(next),
+            with_interval(point, measure)
         ),
-        _ => format!("{lead}, but whether it beats {} cannot be told from these trials.", second.name),
+        _ => format!("{lead}, but whether it beats {} cannot be told from these trials.", name(next)),
     }
 }
 
-/// The competing stacks with a result, the best first.
-pub fn ranking<'v, 'a>(view: &'v View<'a>, column: usize) -> Vec<(&'v Stack, &'v GridPoint<'a>)> {
-    let mut ranked: Vec<(&Stack, &GridPoint<'a>)> =
-        view.measured(column).filter(|(_, stack, _)| stack.competes).map(|(_, s, p)| (s, p)).collect();
+/// The rows of competing stacks with a result, the best first.
+pub(super) fn ranking<'v, 'a>(view: &'v View<'a>, column: usize) -> Vec<(usize, &'v GridPoint<'a>)> {
+    let mut ranked: Vec<(usize, &GridPoint<'a>)> = view
+        .measured(column)
+        .filter(|(_, stack, _)| stack.competes)
+        .map(|(row, _, point)| (row, point))
+        .collect();
     let better = |a: f64, b: f64| match view.loads[column].measure.sense() {
         Sense::HigherIsBetter => b.total_cmp(&a),
         Sense::LowerIsBetter => a.total_cmp(&b),
