@@ -4,7 +4,7 @@ mod fixture;
 
 use report::view::headline::headline;
 use report::view::notice::{Kind, notices};
-use report::view::verdict::{against_first, word};
+use report::view::verdict::{against_first, told, word};
 use report::view::{CellState, Measure, View, facts};
 use stats::compleat::Compleat;
 use study::results::Status;
@@ -349,7 +349,7 @@ fn the_answer_of_a_load_is_that_of_the_table() {
         let first = table.iter().find(|one| (one.column, one.candidate) == (0, 1)).unwrap();
         assert!(first.finding.p_value < 0.05, "alone it is certain: {first:?}");
         assert_eq!(word(&first.finding.verdict), "same");
-        let answer = report::view::headline::of_load(&view, 0);
+        let answer = report::view::headline::of_load(&view, &told(&view), 0);
         assert!(answer.contains("are the same within 5 %"), "{answer}");
     }
 }

@@ -75,10 +75,7 @@ fn render(run: &Run, claims: &[Judgement], served: bool) -> Result<String, askam
         planned: view.trials_planned(),
         legend: legend(&view, &inks),
         grid: if told.is_some() { parts::CompleatGrid::default() } else { parts::grid(&view) },
-        loads: shown_loads(&view, grid.as_ref())
-            .into_iter()
-            .filter_map(|column| parts::load(&view, column, &inks))
-            .collect(),
+        loads: parts::loads(&view, &shown_loads(&view, grid.as_ref()), &inks),
         fsyncs: parts::fsyncs(&view, &inks),
         verdicts: if told.is_some() { Vec::new() } else { parts::verdicts(&view, &Thresholds::default()) },
         published: parts::published(run),

@@ -3,7 +3,7 @@
 use stats::compleat::{Compleat, Grade};
 use stats::{Sense, Verdict};
 
-use super::verdict::BaselineComparison;
+use super::verdict::{BaselineComparison, told};
 use super::{GridPoint, Measure, Stack, View, notice};
 use crate::format;
 
@@ -69,14 +69,14 @@ fn answer(view: &View<'_>) -> String {
     match (view.compares(), view.loads.as_slice()) {
         (false, [_]) => single(view, 0),
         (false, _) => format!("{} measured, one by one below.", format::plural(view.loads.len(), "load")),
-        (true, [_]) => winner(view, 0),
+        (true, [_]) => winner(view, &told(view), 0),
         (true, _) => overall(view),
     }
 }
 
-/// What one load's results say, in a sentence.
-pub fn of_load(view: &View<'_>, column: usize) -> String {
-    if view.compares() { winner(view, column) } else { single(view, column) }
+/// What one load's results say, in a sentence; `verdicts` are all that [`told`] gives.
+pub fn of_load(view: &View<'_>, verdicts: &[BaselineComparison], column: usize) -> String {
+    if view.compares() { winner(view, verdicts, column) } else { single(view, column) }
 }
 
 /// One stack, one load.
@@ -107,9 +107,9 @@ pub fn with_interval(point: &GridPoint<'_>, measure: Measure) -> String {
 }
 
 /// Several stacks, one load: who leads, and whether that is certain.
-fn winner(view: &View<'_>, column: usize) -> String {
+fn winner(view: &View<'_>, verdicts: &[BaselineComparison], column: usize) -> String {
     let measure = view.loads[column].measure;
-    let ranked = ranking(view, column);
+    let ranked = view.ranking(column);
     let Some(&(leader, point)) = ranked.first() else { return "No competing stack has a result.".into() };
     let name = |row: usize| &view.stacks[row].name;
     let lead = format!("{} leads with {}", name(leader), with_interval(point, measure));
@@ -117,7 +117,7 @@ fn winner(view: &View<'_>, column: usize) -> String {
     let is_theirs = |one: &&BaselineComparison| {
         one.column == column && [(leader, next), (next, leader)].contains(&(one.baseline, one.candidate))
     };
-    let Some(told) = view.verdicts.iter().find(is_theirs) else { return format!("{lead}.") };
+    let Some(told) = verdicts.iter().find(is_theirs) else { return format!("{lead}.") };
     let leads_as_candidate = told.candidate == leader;
     let wins = if leads_as_candidate { Verdict::Better } else { Verdict::Worse };
     match told.finding.verdict {
@@ -134,21 +134,6 @@ fn winner(view: &View<'_>, column: usize) -> String {
         ),
         _ => format!("{lead}, but whether it beats {} cannot be told from these trials.", name(next)),
     }
-}
-
-/// The rows of competing stacks with a result, the best first.
-pub(super) fn ranking<'v, 'a>(view: &'v View<'a>, column: usize) -> Vec<(usize, &'v GridPoint<'a>)> {
-    let mut ranked: Vec<(usize, &GridPoint<'a>)> = view
-        .measured(column)
-        .filter(|(_, stack, _)| stack.competes)
-        .map(|(row, _, point)| (row, point))
-        .collect();
-    let better = |a: f64, b: f64| match view.loads[column].measure.sense() {
-        Sense::HigherIsBetter => b.total_cmp(&a),
-        Sense::LowerIsBetter => a.total_cmp(&b),
-    };
-    ranked.sort_by(|(_, a), (_, b)| better(a.median().unwrap_or(f64::NAN), b.median().unwrap_or(f64::NAN)));
-    ranked
 }
 
 /// Several stacks, several loads: who is compleat.

@@ -25,7 +25,6 @@ use stats::{Effect, Estimate, Histogram, Outcome, Sample, Sense, Thresholds};
 use study::plan;
 use study::results::{Cell, Parameter, Run, Status, Trial};
 
-use self::verdict::BaselineComparison;
 use crate::format;
 
 /// Confidence level of every interval in the reports.
@@ -42,8 +41,6 @@ pub struct View<'a> {
     pub loads: Vec<Load>,
     /// The device that all stacks share and that their names leave out, e.g. `image:2G`.
     pub device: Option<String>,
-    /// Every verdict that is told, judged together: against the first stack, and of the two that lead.
-    pub verdicts: Vec<BaselineComparison>,
     /// Row by row.
     points: Vec<GridPoint<'a>>,
 }
@@ -192,9 +189,8 @@ impl<'a> View<'a> {
         for stack in &stacks {
             points.extend(loads.iter().map(|load| GridPoint::new(run, &stack.label, load)));
         }
-        let mut view = View { run, stacks, loads, device, verdicts: Vec::new(), points };
+        let mut view = View { run, stacks, loads, device, points };
         view.share_out();
-        view.verdicts = verdict::told(&view);
         view
     }
 
@@ -218,6 +214,20 @@ impl<'a> View<'a> {
         let rows = self.stacks.iter().enumerate();
         rows.map(move |(row, stack)| (row, stack, self.point(row, column)))
             .filter(|(_, _, point)| point.estimate.is_some())
+    }
+
+    /// The rows of competing stacks that have a result in this column, the best first.
+    pub fn ranking(&self, column: usize) -> Vec<(usize, &GridPoint<'a>)> {
+        let competing = self.measured(column).filter(|(_, stack, _)| stack.competes);
+        let mut ranked: Vec<(usize, &GridPoint<'a>)> =
+            competing.map(|(row, _, point)| (row, point)).collect();
+        let better = |a: f64, b: f64| match self.loads[column].measure.sense() {
+            Sense::HigherIsBetter => b.total_cmp(&a),
+            Sense::LowerIsBetter => a.total_cmp(&b),
+        };
+        ranked
+            .sort_by(|(_, a), (_, b)| better(a.median().unwrap_or(f64::NAN), b.median().unwrap_or(f64::NAN)));
+        ranked
     }
 
     /// Whether shares of the best mean anything: more than one stack competes.

@@ -6,7 +6,6 @@ use stats::family::judge_together;
 use stats::judge::judge;
 use stats::{Doubt, Effect, Finding, Sense, Thresholds, Verdict};
 
-use super::headline::ranking;
 use super::{Measure, View};
 use crate::format;
 
@@ -26,9 +25,9 @@ pub struct BaselineComparison {
 }
 
 /// The verdicts against the first competing stack, column by column. Places without results, and ceilings, are left out.
-pub fn against_first<'v>(view: &'v View<'_>) -> Vec<&'v BaselineComparison> {
+pub fn against_first(view: &View<'_>) -> Vec<BaselineComparison> {
     let first = first(view);
-    view.verdicts.iter().filter(|one| Some(one.baseline) == first).collect()
+    told(view).into_iter().filter(|one| Some(one.baseline) == first).collect()
 }
 
 fn first(view: &View<'_>) -> Option<usize> {
@@ -43,7 +42,7 @@ fn pairs(view: &View<'_>) -> Vec<Pair> {
     let Some(first) = first(view) else { return Vec::new() };
     let mut pairs = Vec::new();
     for column in 0..view.loads.len() {
-        let ranked = ranking(view, column);
+        let ranked = view.ranking(column);
         let others = ranked.iter().filter(|(row, _)| *row != first);
         pairs.extend(others.map(|(row, _)| (column, first, *row)));
         if let [(leader, _), (next, _), ..] = ranked[..]
@@ -55,8 +54,8 @@ fn pairs(view: &View<'_>) -> Vec<Pair> {
     pairs
 }
 
-/// All verdicts of a report, within blocks. Those on one measure are a family: among many, few are false.
-pub(super) fn told(view: &View<'_>) -> Vec<BaselineComparison> {
+/// All verdicts that a report tells, within blocks: against the first stack, and of the two that lead. Those on one measure are a family: among many, few are false.
+pub fn told(view: &View<'_>) -> Vec<BaselineComparison> {
     // a comparison that ended when it was decided has a rule of its own, which is in the headline
     if analysis::turns::of_run(view.run).is_some() {
         return Vec::new();
