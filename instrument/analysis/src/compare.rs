@@ -4,15 +4,16 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use stats::between::{self, Answer, Basis};
-use stats::blocked::{TAIL_MIN, Trial, tail_samples};
+use stats::blocked::Trial;
 use stats::history::{self, AGE_MAX, Group, OWN_ENOUGH, Prior, RUNS_MAX, Spread, Summary};
 use stats::machine::{Conditions, MachineHistory, disturbed, gate, is_other};
 use stats::{Doubt, Effect, Finding, SampleError, Sense, Thresholds, Verdict, family};
 
 use crate::machine::{booted, conditions, cpu_taken_out};
+use crate::tail::ShortTail;
 use crate::{blocks, exact};
 
-use study::results::{Cell, MetricName, Run, latencies};
+use study::results::{Cell, MetricName, Run};
 
 /// The metrics that are compared; by which of them it is decided is the user's choice.
 pub const METRICS: [MetricName; 3] =
@@ -323,7 +324,8 @@ fn median_runnable(run: &Run) -> Option<u64> {
     let environments = run.trials.iter().filter_map(|trial| trial.environment.as_ref());
     let mut runnable: Vec<u64> = environments.filter_map(|environment| environment.load.runnable).collect();
     runnable.sort_unstable();
-    runnable.get(runnable.len() / 2).copied()
+    let last = runnable.len().checked_sub(1)?;
+    Some(u64::midpoint(runnable[last / 2], runnable[last.div_ceil(2)]))
 }
 
 /// Which way a metric improves.
@@ -366,8 +368,8 @@ fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> O
         }
         let effect = stats::blocked::effect(&a, &b)?;
         let finding = stats::judge::judge(&effect, sense(metric), thresholds);
-        Ok(match short_tail(metric, [(run, cell_a), (run, cell_b)]) {
-            Some(verdict) => (compared(metric, medians, Finding { verdict, ..finding }), None),
+        Ok(match ShortTail::of_cells(metric, [(run, cell_a), (run, cell_b)]) {
+            Some(short) => (compared(metric, medians, Finding { verdict: short.verdict(), ..finding }), None),
             None => (compared(metric, medians, finding), Some(effect)),
         })
     };
@@ -421,7 +423,8 @@ fn between_runs(
             between::compare(&before, &after, &ground.spread, differed.clone(), sense(metric), thresholds);
         let other_machine = matches!(found.answer(), Answer::MachineDiffered(_))
             .then_some(Verdict::CannotTell { why: Doubt::OtherMachine });
-        let (finding, effect) = match other_machine.or(short_tail(metric, [(a, cell_a), (b, cell_b)])) {
+        let short_tail = ShortTail::of_cells(metric, [(a, cell_a), (b, cell_b)]);
+        let (finding, effect) = match other_machine.or(short_tail.map(ShortTail::verdict)) {
             Some(verdict) => (Finding { verdict, ..found.finding }, None),
             None => (found.finding, Some(found.effect)),
         };
@@ -440,17 +443,6 @@ fn between_runs(
         Ok((line, effect))
     };
     pair(a.cell(cell_a)?, b.cell(cell_b)?, line)
-}
-
-/// No verdict by a quantile beyond which too few operations of some trial lie.
-fn short_tail(metric: MetricName, cells: [(&Run, u32); 2]) -> Option<Verdict> {
-    let quantile = metric.quantile()?;
-    let done =
-        cells.iter().flat_map(|(run, cell)| run.trials_of(*cell)).filter(|trial| trial.status.is_done());
-    let samples = done.filter_map(|trial| Some(latencies(trial.outcome.as_ref()?).count()));
-    let have =
-        samples.map(|samples| tail_samples(quantile, samples)).min().filter(|have| *have < TAIL_MIN)?;
-    Some(Verdict::CannotTell { why: Doubt::ShortTail { have, need: TAIL_MIN } })
 }
 
 fn medians(a: &[Trial], b: &[Trial]) -> Result<[f64; 2], SampleError> {

@@ -1,11 +1,14 @@
 //! Rows x columns of an evaluation from a stored run.
 
+use std::borrow::Cow;
+
 use stats::blocked::Trial;
 use stats::compleat::{Compleat, Grade, grade, shares_of_best};
 use stats::shares::{StackResult, compleat};
-use stats::{Effect, Outcome, Sample, Thresholds};
+use stats::{Effect, OpOutcome, Outcome, Sample, Thresholds};
 
 use crate::blocks;
+use crate::tail::ShortTail;
 use study::evaluation::{Better, Evaluation, PublishedColumn};
 use study::plan;
 use study::results::{Cell, MetricName, Run, Status};
@@ -33,6 +36,8 @@ pub struct GridCell {
     pub second: Vec<Trial>,
     /// What the trials measured.
     pub outcomes: Vec<Outcome>,
+    /// Its values are quantiles beyond which too few operations of a trial lie: they decide nothing.
+    pub short_tail: Option<ShortTail>,
     /// Share of the best row of the same run, 0 to 1.
     pub share: Option<f64>,
     /// Why there is no value.
@@ -239,12 +244,16 @@ impl Grid {
     }
 
     /// Effects of a row against every other row in a column, above 0 being better; rows without a result are left out.
-    /// None when the row itself has none.
+    /// None when the row itself has none, or when a tail is too short to decide anything.
     pub fn effects(&self, row: usize, column: usize) -> Vec<Effect> {
         let (own, sense) = (self.cell(row, column), self.study.columns[column].better.sense());
         let others = (0..self.study.rows.len()).filter(|other| *other != row);
-        let with = others.map(|other| self.cell(other, column)).filter(|place| !place.trials.is_empty());
-        with.filter_map(|other| blocks::gain(&other.trials, &own.trials, sense).ok()).collect()
+        let with: Vec<&GridCell> =
+            others.map(|other| self.cell(other, column)).filter(|place| !place.trials.is_empty()).collect();
+        if with.iter().any(|place| place.short_tail.is_some()) || own.short_tail.is_some() {
+            return Vec::new();
+        }
+        with.iter().filter_map(|other| blocks::gain(&other.trials, &own.trials, sense).ok()).collect()
     }
 
     /// How near a row comes to every other row, in each column that counts for it.
@@ -362,55 +371,77 @@ fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> GridCell {
     let runs = !row.skip && row.is_of_table(&column.table);
     let Some(cell) = run.cells.iter().find(is).filter(|_| runs) else { return not_run() };
     let outcomes: Vec<Outcome> = run.outcomes_of(cell.id).into_iter().cloned().collect();
-    let trials = blocks::of_cell(run, cell.id, |outcome| value(study, column, outcome));
+    let word = metric_word(study, column);
+    let trials = blocks::of_cell(run, cell.id, |outcome| value(study, column, word, outcome));
+    let counted: Vec<_> = outcomes.iter().map(|outcome| of_column(column, outcome)).collect();
+    let short_tail = MetricName::of_word(word)
+        .and_then(|metric| ShortTail::of_outcomes(metric, counted.iter().map(Cow::as_ref)));
+    drop(counted);
     let table = study.tables.iter().find(|table| table.id == column.table);
     let second = table.and_then(|table| table.second.as_ref());
     let second = second.map(|second| format!("{}{}", column.id, second.metric));
     let second =
         second.map_or(Vec::new(), |name| blocks::of_cell(run, cell.id, |outcome| metric(outcome, &name)));
-    let place = GridCell { values: blocks::values(&trials), trials, second, outcomes, ..GridCell::default() };
+    let values = blocks::values(&trials);
+    let place = GridCell { values, trials, second, outcomes, short_tail, ..GridCell::default() };
     let absent = place.median().is_none().then(|| AbsentReason::of(run, cell.id));
     GridCell { absent, ..place }
 }
 
-/// A column's value in what a trial measured.
-fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
-    let load = study.workloads.iter().find(|workload| workload.label() == column.load)?;
-    let word = match (&column.metric, &load.load) {
-        (Some(word), _) => word.as_str(),
-        (None, Load::Wml { .. } | Load::Simulated { .. }) => "throughput",
-        (None, _) => column.id.as_str(),
-    };
-    let of_op = column.op.as_ref().map(|op| of_op(outcome, op));
-    let outcome = of_op.as_ref().unwrap_or(outcome);
-    match MetricName::of_word(word) {
-        // operations a second are what they are, whatever the unit is called
-        Some(MetricName::Throughput) => MetricName::Throughput.of(outcome).filter(|value| *value > 0.0),
-        Some(name) => name.of(outcome).filter(|value| *value > 0.0).map(|value| value / parts(study, column)),
-        None => metric(outcome, word),
+/// What a column measures: the word of a metric.
+fn metric_word<'a>(study: &Study, column: &'a Column) -> &'a str {
+    let load = study.workloads.iter().find(|workload| workload.label() == column.load);
+    match (&column.metric, load.map(|workload| &workload.load)) {
+        (Some(word), _) => word,
+        (None, Some(Load::Wml { .. } | Load::Simulated { .. })) => "throughput",
+        (None, _) => &column.id,
     }
 }
 
-/// What a trial measured of the operations of one name.
-fn of_op(outcome: &Outcome, name: &str) -> Outcome {
-    let ops = outcome.ops.iter().filter(|op| op.name == name).cloned().collect();
-    Outcome {
+/// A column's value in what a trial measured.
+fn value(study: &Study, column: &Column, word: &str, outcome: &Outcome) -> Option<f64> {
+    let outcome = of_column(column, outcome);
+    match MetricName::of_word(word) {
+        // operations a second are what they are, whatever the unit is called
+        Some(MetricName::Throughput) => MetricName::Throughput.of(&outcome).filter(|value| *value > 0.0),
+        Some(name) => {
+            let value = name.of(&outcome).filter(|value| *value > 0.0)?;
+            Some(value / parts(study, column, name))
+        }
+        None => metric(&outcome, word),
+    }
+}
+
+/// What a trial measured of a column's operations, in their own seconds.
+fn of_column<'a>(column: &Column, outcome: &'a Outcome) -> Cow<'a, Outcome> {
+    let Some(name) = &column.op else { return Cow::Borrowed(outcome) };
+    let ops: Vec<OpOutcome> = outcome.ops.iter().filter(|op| op.name == *name).cloned().collect();
+    let seconds = ops.first().map_or(outcome.measured_seconds, |op| outcome.op_seconds(op));
+    Cow::Owned(Outcome {
+        measured_seconds: seconds,
         ops,
         metrics: outcome.metrics.clone(),
         notes: Vec::new(),
         ended: outcome.ended.clone(),
         ..*outcome
-    }
+    })
 }
 
-/// How many of a metric's own unit (nanoseconds, bytes a second) are one of the column's.
-fn parts(study: &Study, column: &Column) -> f64 {
+/// How many of a metric's own unit are one of the column's.
+fn parts(study: &Study, column: &Column, metric: MetricName) -> f64 {
     let table = study.tables.iter().find(|table| table.id == column.table);
-    match column.unit.as_deref().or(table.map(|table| table.unit.as_str())).unwrap_or_default() {
+    let unit = column.unit.as_deref().or(table.map(|table| table.unit.as_str())).unwrap_or_default();
+    unit_size(unit).zip(unit_size(metric.unit())).map_or(1.0, |(unit, own)| unit / own)
+}
+
+/// A unit in nanoseconds, or in bytes a second.
+fn unit_size(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ns" | "bytes/s" => 1.0,
         "us" => 1e3,
         "ms" | "MB/s" => 1e6,
         "s" => 1e9,
-        "MiB/s" => (1u64 << 20) as f64,
-        _ => 1.0,
-    }
+        "MiB/s" => f64::from(1 << 20),
+        _ => return None,
+    })
 }

@@ -11,6 +11,7 @@ use stats::{Effect, Thresholds};
 use self::evidence::{Evidence, PendingClaim, judge_together};
 use crate::blocks;
 use crate::grid::Grid;
+use crate::tail::ShortTail;
 use study::claim::{RatioRule, Rule};
 use study::plan;
 use study::results::{Answer, Cell, Judgement, MetricName, Run};
@@ -112,6 +113,9 @@ fn ratio(run: &Run, claim: &Claim, rule: &RatioRule, thresholds: &Thresholds) ->
     if n < FEWEST {
         let reason = format!("{n} trials; {FEWEST} on each side are needed");
         return unknown(reason, Judgement { measured: Some(value), ..blank });
+    }
+    if let Some(short) = ShortTail::of_cells(rule.metric, [(run, of.id), (run, to.id)]) {
+        return unknown(short.to_string(), Judgement { measured: Some(value), ..blank });
     }
     let range = range_of(rule);
     let judgement = Judgement {

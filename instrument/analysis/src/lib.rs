@@ -13,6 +13,7 @@
 //! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
 //! | [`regime`] | what of the original's regime the loads of an evaluation reached |
 //! | [`judge`] | claims of a study against what was measured |
+//! | [`tail`] | whether enough operations lie beyond a quantile for it to decide |
 //! | [`sweep`] | offered rates step by step: the rate of a step, when it ends, load curves |
 //! | [`turns`] | two systems in turns until it is decided |
 //! | [`paired`] | a baseline and a candidate in turns: runs, cells, whether they print the same |
@@ -34,6 +35,7 @@ pub mod machine;
 pub mod paired;
 pub mod regime;
 pub mod sweep;
+pub mod tail;
 pub mod trend;
 pub mod turns;
 pub mod whatif;

@@ -13,6 +13,8 @@ use stats::slices::{BuildSpread, Drift, drift};
 use stats::spending::FIRST_LOOK;
 use stats::{Doubt, Interval, Sense, Thresholds, Verdict};
 
+use crate::tail::ShortTail;
+
 use study::results::{MetricName, Run, Trial};
 use study::turns::{InterleavedDesign, TRIALS_OF_BLOCK};
 use study::{Settings, Study};
@@ -69,7 +71,13 @@ pub fn so_far(run: &Run, settings: &Settings) -> Option<InterimComparison> {
     let planned = (run.planned_trials / TRIALS_OF_BLOCK) as usize;
     let blocks = blocks(run, turns.metric);
     if turns.slices.is_none() {
-        return judge([name(0), name(1)], turns, (settings.seed, planned), blocks);
+        let mut found = judge([name(0), name(1)], turns, (settings.seed, planned), blocks)?;
+        // more blocks of such trials would not help
+        let short_tail = ShortTail::of_cells(turns.metric, [(run, 0), (run, 1)]);
+        if let Some(short) = short_tail.filter(|_| found.blocks > 0) {
+            (found.verdict, found.next_look) = (Some(short.verdict()), None);
+        }
+        return Some(found);
     }
     in_builds([name(0), name(1)], turns, (settings.seed, planned), blocks)
 }

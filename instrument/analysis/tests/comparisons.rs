@@ -2,7 +2,9 @@
 
 mod fixture;
 
-use analysis::compare::{ComparisonBasis, Conclusion, RunComparison, compare, compare_stacks};
+use analysis::compare::{
+    ComparisonBasis, Conclusion, RunComparison, compare, compare_stacks, environment_differences,
+};
 use analysis::judge;
 use fixture::complete;
 use stats::history::Spread;
@@ -98,4 +100,19 @@ fn what_failed_shows_nothing_for_all_columns_or_rivals() {
     let slower = "[[claim]]\nrow = 'base'\nover = 'ours'\nat_least = 1.0\nacross = 'all'\n";
     let judged = claims(slower, &|row, column| (row == "base" && column == "b").then(failed));
     assert_eq!(judged[0].answer, Answer::NotReproduced, "{judged:?}");
+}
+
+#[test]
+fn of_an_even_number_of_trials_the_median_of_waiting_threads_lies_between() {
+    let waiting = |numbers: [u64; 2]| {
+        let mut run =
+            complete(&study("stacks = ['ext4']\n[study]\ntrials = 2\n[[workload]]\nname = 'l'\ntext = ''\n"));
+        for (trial, number) in run.trials.iter_mut().zip(numbers) {
+            trial.environment.get_or_insert_default().load.runnable = Some(number);
+        }
+        run
+    };
+    let found = environment_differences(&waiting([1, 9]), &waiting([5, 5]));
+    assert!(found.is_empty(), "{found:?}");
+    assert!(!environment_differences(&waiting([1, 9]), &waiting([9, 9])).is_empty());
 }

@@ -160,7 +160,7 @@ pub(crate) fn measure_words(measure: Measure) -> (&'static str, &'static str) {
     }
 }
 
-/// One row for each trial and flowop; a trial without an outcome has one row without a flowop.
+/// One row for each trial and flowop; a trial without flowops has one row all the same.
 fn trials(run: &Run) -> String {
     let rest = [
         "trial",
@@ -186,16 +186,16 @@ fn trials(run: &Run) -> String {
     let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
     for trial in &run.trials {
         let Some(cell) = run.cell(trial.cell) else { continue };
-        match &trial.outcome {
-            Some(outcome) => outcome.ops.iter().for_each(|op| {
-                put_trial(&mut table, cell, trial);
-                put_op(&mut table, outcome, op);
-                table.end();
-            }),
-            None => {
-                put_trial(&mut table, cell, trial);
-                table.end();
+        let ops = trial.outcome.as_ref().map_or(&[][..], |outcome| &outcome.ops);
+        let with = ops.iter().map(Some).chain(ops.is_empty().then_some(None));
+        for op in with {
+            put_trial(&mut table, cell, trial);
+            if let Some(outcome) = &trial.outcome {
+                table.put(outcome.measured_seconds);
+                table.put(outcome.warmup_seconds);
+                op.into_iter().for_each(|op| put_op(&mut table, outcome, op));
             }
+            table.end();
         }
     }
     table.text
@@ -224,8 +224,6 @@ fn put_trial(table: &mut Table, cell: &Cell, trial: &Trial) {
 fn put_op(table: &mut Table, outcome: &Outcome, op: &OpOutcome) {
     let seconds = outcome.op_seconds(op);
     let rate = |amount: u64| (seconds > 0.0).then(|| amount as f64 / seconds);
-    table.put(outcome.measured_seconds);
-    table.put(outcome.warmup_seconds);
     table.put(&op.name);
     table.put(&op.kind);
     table.put(class_word(op.class));

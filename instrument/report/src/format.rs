@@ -90,11 +90,11 @@ pub fn small_share(part: u64, whole: u64) -> String {
     }
 }
 
-/// A ratio: `1.84`, `0.97`, `12.3`.
+/// A ratio: `1.84`, `0.97`, `12.3`, `0.003`.
 pub fn ratio(value: f64) -> String {
     if !value.is_finite() {
         "-".into()
-    } else if value >= 9.995 {
+    } else if !(0.0995..9.995).contains(&value) {
         digits(value)
     } else {
         format!("{value:.2}")
@@ -186,6 +186,14 @@ mod tests {
         assert_eq!(small_share(1, 1_000_000), "<0.1 %");
         assert_eq!(small_share(0, 0), "0 %");
         assert_eq!(small_share(21, 1000), "2.1 %");
+    }
+
+    #[test]
+    fn small_ratios_are_not_nothing() {
+        let cases = [(0.003, "0.003"), (0.0123, "0.012"), (0.000_1, "1.0e-4"), (0.12, "0.12"), (0.0, "0")];
+        for (value, text) in cases {
+            assert_eq!(ratio(value), text);
+        }
     }
 
     #[test]

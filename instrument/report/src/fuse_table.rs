@@ -31,8 +31,9 @@ pub fn tables(account: &Account) -> String {
     if !account.flowops.is_empty() {
         let _ = writeln!(
             out,
-            "\nfor each execution of a flowop\n{:<NAME$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "flowop", "ops", "requests", "queue", "daemon", "elsewhere", "total"
+            "\nfor each execution of a flowop; unsplit: in requests that the daemon was not seen to take\n\
+             {:<NAME$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "flowop", "ops", "requests", "queue", "daemon", "unsplit", "elsewhere", "total"
         );
         account.flowops.iter().for_each(|flowop| of_flowop(&mut out, flowop));
     }
@@ -69,27 +70,31 @@ fn of_flowop(out: &mut String, flowop: &FlowopShare) {
     let operations = flowop.operations;
     let sum = |of: fn(&Times) -> u64| flowop.requests.iter().map(|(_, times)| of(times)).sum::<u64>();
     let line =
-        |out: &mut String, name: &str, ops: String, parts: [Option<f64>; 3], rest: [Option<f64>; 2]| {
-            let [requests, queue, daemon] = parts;
+        |out: &mut String, name: &str, ops: String, parts: [Option<f64>; 4], rest: [Option<f64>; 2]| {
+            let [requests, queue, daemon, unsplit] = parts;
             let requests = requests.map_or("-".into(), |n| format!("{n:.2}"));
             let _ = writeln!(
                 out,
-                "{name:<NAME$} {ops:>9} {requests:>9} {:>9} {:>9} {:>9} {:>9}",
+                "{name:<NAME$} {ops:>9} {requests:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
                 us(queue),
                 us(daemon),
+                us(unsplit),
                 us(rest[0]),
                 us(rest[1])
             );
         };
-    let parts = |count, queue_ns, daemon_ns, split| {
-        let split = |ns| if split > 0 { per(ns, operations) } else { None };
-        [per(count, operations), split(queue_ns), split(daemon_ns)]
+    let parts = |sum: &dyn Fn(fn(&Times) -> u64) -> u64| {
+        let (count, split) = (sum(|times| times.count), sum(|times| times.split));
+        let seen = |ns| if split > 0 { per(ns, operations) } else { None };
+        let (queue, daemon) = (sum(|times| times.queue_ns), sum(|times| times.daemon_ns));
+        let unsplit = sum(|times| times.total_ns).saturating_sub(queue + daemon);
+        [per(count, operations), seen(queue), seen(daemon), per(unsplit, operations)]
     };
-    let all = parts(sum(|t| t.count), sum(|t| t.queue_ns), sum(|t| t.daemon_ns), sum(|t| t.split));
+    let all = parts(&sum);
     let rest = [flowop.elsewhere_mean_ns(), per(flowop.total_ns, operations)];
     line(out, &flowop.name, count(operations), all, rest);
     for (name, times) in &flowop.requests {
-        let own = parts(times.count, times.queue_ns, times.daemon_ns, times.split);
+        let own = parts(&|of| of(times));
         line(out, &format!("  {name}"), String::new(), own, [None, per(times.total_ns, operations)]);
     }
 }
@@ -116,6 +121,7 @@ mod tests {
             request(3, 7, 170, Some(175), 180),
             request(16, 7, 410, Some(420), 430),
             request(18, 9, 600, None, 1_000_110),
+            request(3, 7, 440, None, 480),
         ];
         let operation = |start_us: u64, end_us: u64| Operation {
             flowop: 0,
@@ -126,17 +132,17 @@ mod tests {
         let flowops = [Flowop { name: "log".into(), operations: 2, total_ns: 400_000 }];
         let shown = tables(&account(&requests, &threads, &flowops));
         let expected = "\
-4 requests in 1.00 s; times in us, means but where it says otherwise
+5 requests in 1.00 s; times in us, means but where it says otherwise
 request                    count     per s     queue    daemon     total       p50       p99       max
 RELEASE                        1      1.00         -         -  999510.0  999510.0  999510.0  999510.0
 WRITE                          2      2.00      15.0      20.0      35.0      20.0      50.0      50.0
-GETATTR                        1      1.00       5.0       5.0      10.0      10.0      10.0      10.0
+GETATTR                        2      2.00       5.0       5.0      25.0      10.0      40.0      40.0
 
-for each execution of a flowop
-flowop                       ops  requests     queue    daemon elsewhere     total
-log                            2      1.50      17.5      22.5     160.0     200.0
-  WRITE                               1.00      15.0      20.0         -      35.0
-  GETATTR                             0.50       2.5       2.5         -       5.0
+for each execution of a flowop; unsplit: in requests that the daemon was not seen to take
+flowop                       ops  requests     queue    daemon   unsplit elsewhere     total
+log                            2      2.00      17.5      22.5      20.0     140.0     200.0
+  WRITE                               1.00      15.0      20.0       0.0         -      35.0
+  GETATTR                             1.00       2.5       2.5      20.0         -      25.0
 
 sent by no flowop: written-back pages, read-ahead, releases, other programs
 request                    count     per s     queue    daemon     total       p50       p99       max

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stats::compleat::{Compleat, Grade};
-use stats::{Estimate, Finding, Thresholds};
+use stats::{Estimate, Finding};
 use study::results::{Parameter, Run};
 
 use crate::csv::measure_words;
@@ -151,7 +151,7 @@ pub fn summary(run: &Run) -> Summary {
     let view = View::new(run);
     let head = headline(&view);
     let label = |row: usize| view.stacks[row].label.clone();
-    let verdicts = against_first(&view, &Thresholds::default()).into_iter().map(|one| VerdictSummary {
+    let verdicts = against_first(&view).into_iter().map(|one| VerdictSummary {
         load: view.loads[one.column].label.clone(),
         baseline: label(one.baseline),
         candidate: label(one.candidate),

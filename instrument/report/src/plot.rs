@@ -279,7 +279,7 @@ pub(crate) fn csv_line(csv: &mut String, values: &[&dyn std::fmt::Display]) {
         let value = value.to_string();
         let comma = if at == 0 { "" } else { "," };
         // Writing to a String cannot fail.
-        let _ = if value.contains([',', '"', '\n']) {
+        let _ = if value.contains([',', '"', '\n', '\r']) {
             write!(csv, "{comma}\"{}\"", value.replace('"', "\"\""))
         } else {
             write!(csv, "{comma}{value}")
@@ -308,14 +308,18 @@ impl Drawing {
     }
 }
 
-/// A drawing of a page, as [`Drawing::finish`] gives it, as a file of its own.
+/// A drawing of a page as a file of its own: with what a file needs and its head does not say.
 pub fn file_of(drawing: &str) -> String {
     let (head, rest) = drawing.split_once('>').unwrap_or((drawing, ""));
     let size = head.split_once("viewBox=\"0 0 ").and_then(|(_, size)| size.split_once('"'));
-    let size = size.and_then(|(size, _)| size.split_once(' '));
-    let size =
-        size.map_or_else(String::new, |(width, height)| format!(" width=\"{width}\" height=\"{height}\""));
-    format!("{head} xmlns=\"http://www.w3.org/2000/svg\"{size}>{}{rest}\n", light())
+    let (width, height) = size.and_then(|(size, _)| size.split_once(' ')).unwrap_or(("100%", "100%"));
+    let mut whole = head.to_string();
+    for (name, value) in [("xmlns", "http://www.w3.org/2000/svg"), ("width", width), ("height", height)] {
+        if !head.contains(&format!(" {name}=\"")) {
+            whole.push_str(&format!(" {name}=\"{value}\""));
+        }
+    }
+    format!("{whole}>{}{rest}\n", light())
 }
 
 /// The style of a drawing that is a file of its own, and its ground.

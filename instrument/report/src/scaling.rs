@@ -2,13 +2,15 @@
 //!
 //! One table for the terminal, CSV, JSON and a drawing, all from the same [`Scaling`].
 
+use std::fmt::Display;
+
 use serde::Serialize;
 use stats::outcome::Outcome;
-use study::results::{Cell as RunCell, Run};
+use study::results::{Cell as RunCell, Run, Status};
 
 use crate::format;
 use crate::ink::Ink;
-use crate::plot::{Anchor, Drawing, Quantity, Scale};
+use crate::plot::{Anchor, Drawing, Quantity, Scale, csv_line};
 use crate::terminal::table::{Align, Cell, Table};
 use crate::terminal::{Paint, Style};
 
@@ -121,7 +123,6 @@ impl Scaling {
             "workload,containers,stack,status,ops_per_second,ratio,fsync_mean_ms,fsync_p50_ms,fsync_p99_ms\n",
         );
         let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
-        let workload = format!("\"{}\"", self.workload.replace('"', "\"\""));
         for line in &self.lines {
             for point in &line.points {
                 let numbers = [
@@ -131,9 +132,10 @@ impl Scaling {
                     point.fsync_p50_ms,
                     point.fsync_p99_ms,
                 ];
-                let numbers = numbers.map(number).join(",");
-                let Point { stack, status, .. } = point;
-                text.push_str(&format!("{workload},{},{stack},{status},{numbers}\n", line.containers));
+                let numbers = numbers.map(number);
+                let key: [&dyn Display; 4] = [&self.workload, &line.containers, &point.stack, &point.status];
+                let numbers = numbers.iter().map(|number| number as &dyn Display);
+                csv_line(&mut text, &key.into_iter().chain(numbers).collect::<Vec<_>>());
             }
         }
         text
@@ -220,13 +222,15 @@ fn point_cell(point: &Point, is_first: bool) -> Cell {
 
 fn point(run: &Run, stack: &str, cell: Option<u32>) -> Point {
     let trials: Vec<_> = cell.into_iter().flat_map(|cell| run.trials_of(cell)).collect();
+    let of = |wanted: fn(&Status) -> bool| -> Vec<&Outcome> {
+        let trials = trials.iter().filter(|trial| wanted(&trial.status));
+        trials.filter_map(|trial| trial.outcome.as_ref()).collect()
+    };
+    let mut done = of(Status::is_done);
     // what an interrupted trial has measured counts while there is nothing better
-    let done: Vec<&Outcome> = trials
-        .iter()
-        .filter(|trial| trial.status.is_done())
-        .chain(trials.iter().filter(|trial| trial.status.word() == "interrupted"))
-        .filter_map(|trial| trial.outcome.as_ref())
-        .collect();
+    if done.is_empty() {
+        done = of(|status| *status == Status::Interrupted);
+    }
     let metric = |name: &str| {
         median(done.iter().filter_map(|outcome| {
             outcome.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)

@@ -108,11 +108,23 @@ fn metric_word(metric: MetricName) -> &'static str {
 fn figure(metric: MetricName, value: f64) -> String {
     match metric {
         MetricName::Throughput => format!("{} ops/s", format::scaled(value)),
-        MetricName::Bandwidth => format!("{}/s", format::mebibytes(value)),
+        MetricName::Bandwidth => format!("{} MiB/s", format::mebibytes(value)),
         MetricName::Seconds => format::duration_ns(value * 1e9),
         MetricName::LatencyP50
         | MetricName::LatencyP99
         | MetricName::LatencyP999
         | MetricName::LatencyMean => format::duration_ns(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_has_its_unit() {
+        assert_eq!(figure(MetricName::Bandwidth, 512.0 * f64::from(1 << 20)), "512 MiB/s");
+        assert_eq!(figure(MetricName::Throughput, 512.0), "512 ops/s");
+        assert_eq!(figure(MetricName::Seconds, 1.5), "1.50 s");
     }
 }

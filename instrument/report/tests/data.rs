@@ -71,6 +71,58 @@ fn one_row_for_each_trial_and_flowop() {
 }
 
 #[test]
+fn a_trial_without_operations_has_a_row_all_the_same() {
+    let mut run = fixture::single();
+    run.trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()).for_each(|outcome| outcome.ops.clear());
+    run.trials[1].status = study::results::Status::Failed { message: "no operation, at all".into() };
+    let files = csv::files(&run);
+    let rows = parse(&files.iter().find(|(name, _)| name == "trials.csv").unwrap().1);
+    assert_eq!(rows.len() - 1, run.trials.len());
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let of = |at: usize, name| rows[at + 1][column(&rows, name)].as_str();
+    assert_eq!((of(1, "status"), of(1, "message"), of(1, "flowop")), ("failed", "no operation, at all", ""));
+    assert_eq!((of(0, "measured_seconds"), of(0, "operations")), ("30.014", ""));
+}
+
+/// A simulation of one number of containers with these trials of a stack: operations, and how each ended.
+fn simulated(stack: &str, trials: &[(u64, study::results::Status)]) -> study::results::Run {
+    let mut run = fixture::single();
+    let trial = run.trials[0].clone();
+    let parameter =
+        |name: &str, value: &str| study::results::Parameter { name: name.into(), value: value.into() };
+    run.cells[0].parameters = vec![parameter("containers", "4"), parameter("stack", stack)];
+    let of = |(index, (ops, status)): (usize, &(u64, study::results::Status))| {
+        let mut trial =
+            study::results::Trial { index: index as u32, status: status.clone(), ..trial.clone() };
+        let outcome = trial.outcome.as_mut().unwrap();
+        outcome.ops.truncate(1);
+        (outcome.measured_seconds, outcome.ops[0].ops) = (1.0, *ops);
+        trial
+    };
+    run.trials = trials.iter().enumerate().map(of).collect();
+    run
+}
+
+#[test]
+fn an_interrupted_simulation_counts_while_there_is_nothing_better() {
+    use study::results::Status;
+    let value = |trials: &[(u64, Status)]| {
+        let scaling = report::scaling::Scaling::of(&simulated("bfs", trials)).unwrap();
+        (scaling.lines[0].points[0].ops_per_second, scaling.lines[0].points[0].status.clone())
+    };
+    let interrupted = (10, Status::Interrupted);
+    assert_eq!(value(std::slice::from_ref(&interrupted)), (Some(10.0), "interrupted".into()));
+    assert_eq!(value(&[interrupted, (100, Status::Done)]), (Some(100.0), "done".into()));
+}
+
+#[test]
+fn stacks_of_a_simulation_are_quoted() {
+    let run = simulated("ext4,data=journal", &[(10, study::results::Status::Done)]);
+    let rows = parse(&report::scaling::Scaling::of(&run).unwrap().csv());
+    assert_eq!((rows[1].len(), rows[1][2].as_str()), (rows[0].len(), "ext4,data=journal"));
+}
+
+#[test]
 fn one_row_for_each_cell() {
     let run = fixture::run();
     let view = report::view::View::new(&run);

@@ -108,6 +108,9 @@ fn betrfs(columns: &str, value: Value) -> Run {
             ("device_flushes", flushes),
             ("device_written_bytes", 123e6),
             ("device_writes", 4567.0),
+            ("device_reads", 0.0),
+            ("device_read_bytes", 0.0),
+            ("machine_cpu_seconds", 1.0),
             ("memory_pages_out", 100.0),
             ("flash_gc_programs", 0.0),
         ];
@@ -375,4 +378,46 @@ fn a_load_that_is_wml_is_measured_by_its_operations() {
     assert!(matches!(study.workloads[0].load, Load::Wml { .. }));
     let grid = Grid::of(&betrfs("webserver", paper_like)).unwrap();
     assert_eq!(grid.place("ext4", "webserver").unwrap().values, [100.0, 100.0, 100.0]);
+}
+
+#[test]
+fn an_evaluation_hides_no_doubt() {
+    let mut run = betrfs("webserver", paper_like);
+    let stopped = Metric::process(stats::metric::names::STOPPED_SECONDS, "s", 3.0);
+    for outcome in run.trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()) {
+        outcome.metrics.push(stopped.clone());
+        outcome.ops.iter_mut().for_each(|op| op.errors = 7);
+    }
+    let text = terminal::summary(&run, Style { color: false, width: 300 });
+    let page = report::html::page(&run, &[]).unwrap();
+    for said in [&text, &page] {
+        // 7 in each of three trials
+        for part in ["Worth knowing", "stood still for up to", "21 operations failed"] {
+            assert!(said.contains(part), "{part}\n{said}");
+        }
+        let reasons = ["no <library> here", "no &#60;library&#62; here"].map(|why| said.matches(why).count());
+        assert_eq!(reasons.iter().sum::<usize>(), 1, "what the tables say is not said again");
+    }
+}
+
+#[test]
+fn missing_counters_explain_nothing() {
+    let mut run = betrfs("micro", paper_like);
+    for outcome in run.trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()) {
+        outcome.metrics.retain(|metric| !metric.name.ends_with("/device_busy_seconds"));
+    }
+    let explained = explain::bad_places(&Grid::of(&run).unwrap());
+    assert!(!explained.is_empty());
+    assert!(explained.iter().all(|one| one.ends_with("the counters say nothing")), "{explained:#?}");
+}
+
+#[test]
+fn texts_in_tables_are_quoted() {
+    let text = "stacks = ['tmpfs']\n[study]\ntrials = 1\n[[table]]\nid = 't'\ntitle = 'T'\nunit = 'op/s, all'\n\
+                [[workload]]\nname = 'l'\ntext = ''\n[[row]]\nid = 'r'\n\
+                [[column]]\nid = 'c'\nload = 'l'\ntable = 't'\n";
+    let study = Study::parse(text, "made-up.toml", &|_| unreachable!()).unwrap();
+    let files =
+        artifact::files(&Grid::of(&run(&study, |_, _, _| Some(3.0), |_, _, _| Vec::new())).unwrap(), "");
+    assert!(files[0].1.contains("\nt,c,r,\"op/s, all\",1,"), "{}", files[0].1);
 }

@@ -2,6 +2,7 @@
 
 #[path = "../../probe/tests/common/mod.rs"]
 mod common;
+mod fixture;
 
 use std::path::PathBuf;
 
@@ -94,6 +95,49 @@ fn waterfalls_fit_eighty_columns_and_pictures_are_sound_xml() {
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
         assert_eq!(svg.matches("<rect").count(), svg.matches("</rect>").count() + 7);
     }
+}
+
+/// A name of an attribute twice in the first tag is no XML.
+fn attributes_of_head(svg: &str) -> Vec<&str> {
+    let head = svg.split_once('>').unwrap().0;
+    let mut names: Vec<&str> = head
+        .split("=\"")
+        .filter_map(|part| part.rsplit([' ', '"']).next())
+        .filter(|n| !n.is_empty())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_waterfall_as_a_file_of_its_own_is_sound_xml() {
+    let (moments, chain) = ext4_on_loop();
+    let drawn = svg::waterfall(&only(&moments, &chain));
+    let names = attributes_of_head(&drawn).into_iter().map(str::to_string).collect::<Vec<_>>();
+    let mut run = fixture::single();
+    let fsync = only(&moments, &chain);
+    for trial in &mut run.trials {
+        trial.fsync = Some(study::fsync::FsyncSplit::of(std::slice::from_ref(&fsync), 0, false));
+    }
+    let figures = report::html::figures(&run);
+    let (_, file) = figures.iter().find(|(name, _)| name.ends_with("typical-fsync.svg")).unwrap();
+    assert_eq!(attributes_of_head(file), names);
+    for once in ["xmlns", "width", "height", "viewBox"] {
+        assert_eq!(names.iter().filter(|name| *name == once).count(), 1, "{once} in {names:?}");
+    }
+    assert!(file.contains("<style>"));
+}
+
+#[test]
+fn what_a_waterfall_does_not_draw_is_in_its_figures() {
+    let (moments, chain) = ext4_on_loop();
+    let mut fsync = only(&moments, &chain);
+    let one = fsync.levels[0].stages[0].clone();
+    let (before, rows) = (svg::waterfall(&fsync), |svg: &str| svg.matches("\next4").count());
+    fsync.levels[0].stages.extend((0..100).map(|_| one.clone()));
+    let after = svg::waterfall(&fsync);
+    assert_eq!(rows(&after), rows(&before) + 100);
+    assert!(after.contains(" more</text>") && !before.contains(" more</text>"), "{after}");
 }
 
 /// The picture of the guide is that of the recording which the other tests have; LOADLINE_WRITE_FIGURES=1 draws it anew.

@@ -226,3 +226,22 @@ fn outline_of_the_page() {
     }
     insta::assert_snapshot!(outline);
 }
+
+#[test]
+fn a_comparison_says_what_was_measured_before_a_correction() {
+    let mut run = fixture::run();
+    run.study = run.study.replace("seconds = 30", "seconds = 30\nrate = 2000");
+    let page = |run: &Run| {
+        let by = study::results::MetricName::Throughput;
+        let thresholds = stats::Thresholds::default();
+        let compared = analysis::compare::compare_stacks(run, None, by, &thresholds);
+        report::web::comparison(&compared, thresholds.margin, run, None).unwrap()
+    };
+    assert!(!page(&run).contains("Measured before a correction"));
+    run.version = 1;
+    let said = page(&run);
+    assert!(
+        said.contains("Measured before a correction") && said.contains("did one operation more"),
+        "{said}"
+    );
+}

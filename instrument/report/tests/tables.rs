@@ -237,6 +237,27 @@ fn a_rate_of_a_part_is_of_its_own_interval() {
     }
 }
 
+/// What is no I/O has histograms too, and is told apart by its class.
+#[test]
+fn buckets_of_io_count_its_operations() {
+    let mut run = fixture::single();
+    let outcomes = || fixture::single().trials.into_iter().filter_map(|trial| trial.outcome);
+    let io: u64 = outcomes().map(|outcome| outcome.io_ops()).sum();
+    for outcome in run.trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()) {
+        let mut waits = outcome.ops[0].clone();
+        (waits.name, waits.class) = ("wait".into(), stats::OpClass::Sync);
+        outcome.ops.push(waits);
+    }
+    let tables = tables(&run);
+    let histograms = tables.iter().find(|table| table.name == "histograms").unwrap();
+    let column = |name: &str| &histograms.columns.iter().find(|known| known.name == name).unwrap().values;
+    let (Values::Text(classes), Values::Int(counts)) = (column("class"), column("count")) else {
+        panic!("not text and numbers")
+    };
+    let of_io = classes.iter().zip(counts).filter(|(class, _)| class.as_deref() == Some("io"));
+    assert_eq!(of_io.map(|(_, count)| count.unwrap()).sum::<i64>(), io as i64);
+}
+
 /// `docs/formats.md` has a line `| TABLE | COLUMN | TYPE |` for each.
 #[test]
 fn each_column_is_documented() {

@@ -4,7 +4,7 @@ mod fixture;
 
 use report::view::headline::headline;
 use report::view::notice::{Kind, notices};
-use report::view::verdict::{against_first, word};
+use report::view::verdict::{against_first, told, word};
 use report::view::{CellState, Measure, View, facts};
 use stats::compleat::Compleat;
 use study::results::Status;
@@ -111,7 +111,7 @@ fn an_interrupted_outcome_is_no_result() {
 fn verdicts_are_against_the_first_competitor() {
     let run = fixture::run();
     let view = View::new(&run);
-    let said: Vec<String> = against_first(&view, &stats::Thresholds::default())
+    let said: Vec<String> = against_first(&view)
         .iter()
         .map(|one| {
             let verdict = word(&one.finding.verdict);
@@ -271,4 +271,112 @@ fn figures_from_before_a_correction_carry_a_doubt() {
     run.version = 1;
     let found = told(&run).unwrap();
     assert!(found.kind == Kind::Doubt && found.text.contains("the tail is too short"), "{found:?}");
+}
+
+/// The mail load alone, in which no trial counted more than `most` operations of a flowop.
+fn mail(most: u64) -> study::results::Run {
+    let mut run = fixture::run();
+    run.cells.retain(|cell| cell.workload.starts_with("mail"));
+    run.trials.retain(|trial| (15..20).contains(&trial.cell));
+    for op in run.trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()).flat_map(|one| &mut one.ops) {
+        let all = op.intended.take().unwrap_or_default();
+        let mut kept = stats::Histogram::new();
+        all.iter().for_each(|bucket| kept.record_n(bucket.low, (bucket.count * most / all.count()).max(1)));
+        op.intended = Some(kept);
+    }
+    run
+}
+
+#[test]
+fn a_tail_of_too_few_operations_decides_nothing() {
+    let told = |run: &study::results::Run| {
+        let view = View::new(run);
+        let words: Vec<&str> = against_first(&view).iter().map(|one| word(&one.finding.verdict)).collect();
+        (words, headline(&view).answer, view.stacks[1].compleat)
+    };
+    let (words, answer, compleat) = told(&mail(20_000));
+    assert_eq!(words, ["better", "worse"]);
+    assert!(answer.contains("times as good"), "{answer}");
+    assert_eq!(compleat, Some(Compleat::Yes));
+    let short = mail(400);
+    let (words, answer, compleat) = told(&short);
+    assert_eq!(words, ["cannot tell", "cannot tell"]);
+    assert!(answer.contains("cannot be told"), "{answer}");
+    assert_eq!(compleat, Some(Compleat::Unknown));
+    let text = report::terminal::summary(&short, report::terminal::Style::default());
+    assert!(text.contains("100 needed"), "{text}");
+}
+
+/// Loads on two or three stacks in five blocks: on the first load the second stack leads by so much that it is certain alone, and
+/// among many it may be chance.
+fn borderline(stacks: usize) -> study::results::Run {
+    let mut run = fixture::run();
+    let (trial, cell) = (run.trials[0].clone(), run.cells[0].clone());
+    (run.cells, run.trials) = Default::default();
+    for load in 0..20_u32 {
+        for stack in 0..stacks {
+            let id = run.cells.len() as u32;
+            let (workload, stack_name) = (format!("load{load}"), fixture::STACKS[stack].to_string());
+            run.cells.push(study::results::Cell { id, workload, stack: stack_name, ..cell.clone() });
+            for index in 0..5 {
+                let off = match (load, stack) {
+                    (0, 1) => 0.032,
+                    (0, 2) => -0.5,
+                    _ => 0.0,
+                };
+                let noise = if stack == 1 { 0.01 * (f64::from(index) - 2.0) } else { 0.0 };
+                let mut trial = study::results::Trial { cell: id, index, ..trial.clone() };
+                trial.status = Status::Done;
+                let outcome =
+                    trial.outcome.get_or_insert_with(|| fixture::single().trials[0].outcome.clone().unwrap());
+                outcome.ops.truncate(1);
+                outcome.ops[0].intended = None;
+                (outcome.measured_seconds, outcome.ops[0].ops) =
+                    (1.0, (1e7_f64 * (off + noise).exp()) as u64);
+                run.trials.push(trial);
+            }
+        }
+    }
+    run
+}
+
+#[test]
+fn the_answer_of_a_load_is_that_of_the_table() {
+    for stacks in [2, 3] {
+        let run = borderline(stacks);
+        let view = View::new(&run);
+        let table = against_first(&view);
+        let first = table.iter().find(|one| (one.column, one.candidate) == (0, 1)).unwrap();
+        assert!(first.finding.p_value < 0.05, "alone it is certain: {first:?}");
+        assert_eq!(word(&first.finding.verdict), "same");
+        let answer = report::view::headline::of_load(&view, &told(&view), 0);
+        assert!(answer.contains("are the same within 5 %"), "{answer}");
+    }
+}
+
+#[test]
+fn of_a_failed_trial_no_fsync_is_shown() {
+    use study::fsync::summary::{LevelSummary, Summary, Times};
+    let mut run = fixture::single();
+    let times = |mean_ns| Times { mean_ns, p50_ns: 1, p90_ns: 1, p99_ns: 1, max_ns: 1 };
+    for trial in &mut run.trials {
+        let level = LevelSummary {
+            name: "ext4 on loop0".into(),
+            whole: times(1e6 * f64::from(trial.index + 1)),
+            parts: Vec::new(),
+            writes_mean: 0.0,
+            written_bytes_mean: 0.0,
+            flushes_mean: 0.0,
+            syncs_mean: 0.0,
+        };
+        let summary = Summary { fsyncs: 10, levels: vec![level] };
+        let (typical, notes) = (None, Vec::new());
+        trial.fsync = Some(study::fsync::FsyncSplit { summary, typical, lost: 0, ended_early: false, notes });
+        if trial.index < 4 {
+            trial.status = Status::Failed { message: "no space".into() };
+        }
+    }
+    let view = View::new(&run);
+    let rows = report::view::fsync::fsyncs(&view);
+    assert_eq!((rows[0].trials, rows[0].top.whole.mean_ns), (1, 5e6));
 }

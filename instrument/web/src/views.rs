@@ -180,7 +180,7 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
         let a = index.store().load_run(&a)?;
         let Some(b) = b else {
             let compared = analysis::compare::compare_stacks(&a, None, MetricName::Throughput, &thresholds);
-            return report::web::comparison(&compared, thresholds.margin, &a.id, None).map_err(failed);
+            return report::web::comparison(&compared, thresholds.margin, &a, None).map_err(failed);
         };
         let b = index.store().load_run(&b)?;
         let consulted = analysis::compare::consulted(index.past()?, &a, &b);
@@ -190,7 +190,7 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
         let known = analysis::compare::machine_history(past, &machines, &a, &b);
         let ground = ComparisonBasis { spread, known, anchor: None };
         let compared = analysis::compare::compare(&a, &b, &ground, MetricName::Throughput, &thresholds);
-        report::web::comparison(&compared, thresholds.margin, &a.id, Some(&b.id)).map_err(failed)
+        report::web::comparison(&compared, thresholds.margin, &a, Some(&b)).map_err(failed)
     };
     let text = with_index(&state, move |index| index.kept(&uri.to_string(), made));
     Ok(page(text.await?))

@@ -19,6 +19,7 @@ use stats::{Effect, Sense, Thresholds};
 use super::evidence::{Evidence, PendingClaim};
 use crate::blocks;
 use crate::grid::{AbsentReason, Grid, GridCell};
+use crate::tail::ShortTail;
 use study::Claim;
 use study::claim::{Across, ColumnsRule, GAIN_SHARE, GainRule, GainSize, Rule};
 use study::results::Judgement;
@@ -81,6 +82,8 @@ struct Ratio {
     high: f64,
     /// Trials of the side with fewer.
     trials: usize,
+    /// The figures are quantiles beyond which too little lies.
+    short_tail: Option<ShortTail>,
 }
 
 impl Ratio {
@@ -93,11 +96,15 @@ impl Ratio {
     }
 }
 
-fn too_few(trials: usize) -> String {
-    match trials {
+/// What there is too little of to conclude anything.
+fn too_few(ratios: &[Ratio]) -> String {
+    if let Some(short) = ratios.iter().filter_map(|ratio| ratio.short_tail).min() {
+        return format!("; {short}");
+    }
+    match ratios.iter().map(|ratio| ratio.trials).min().unwrap_or(0) {
         MIN_TRIALS.. => String::new(),
         1 => format!("; one trial, {MIN_TRIALS} are needed"),
-        _ => format!("; {trials} trials, {MIN_TRIALS} are needed"),
+        trials => format!("; {trials} trials, {MIN_TRIALS} are needed"),
     }
 }
 
@@ -108,6 +115,8 @@ struct Gain {
     over: Vec<(usize, Effect, usize)>,
     /// Of those that it is to be over, the number that failed.
     failed: usize,
+    /// The figures are quantiles beyond which too little lies: nothing is shown.
+    short_tail: Option<ShortTail>,
 }
 
 impl Gain {
@@ -138,16 +147,17 @@ impl Gain {
             low: exp(least(&|effect| effect.interval(1.0 - 2.0 * alpha).low)),
             high: exp(least(&|effect| effect.interval(1.0 - 2.0 * share).high)),
             trials: self.over.iter().map(|one| one.2).min().unwrap_or(0),
+            short_tail: self.short_tail,
         }
     }
 
-    /// Whether it is `need` or more over each of them; `None` on too few trials. One that failed shows nothing: p is 1.
+    /// Whether it is `need` or more over each of them; `None` on too few trials or too short a tail. One that failed shows nothing: p is 1.
     fn evidence(&self, need: f64) -> Option<Evidence> {
         let told = self.over.iter().all(|(_, effect, trials)| effect.n().min(*trials) >= MIN_TRIALS);
         let each = |p: &dyn Fn(&Effect) -> f64| -> Vec<f64> {
             self.over.iter().map(|one| p(&one.1)).chain(std::iter::repeat_n(1.0, self.failed)).collect()
         };
-        told.then(|| Evidence {
+        (told && self.short_tail.is_none()).then(|| Evidence {
             holds: intersection_union(&each(&|effect| effect.p_above(need.ln()))),
             fails: partial_conjunction(&each(&|effect| effect.p_below(need.ln())), 1),
         })
@@ -170,7 +180,9 @@ fn gain(grid: &Grid, rule: &GainRule, column: usize, second: bool) -> Option<Gai
         Some((other, effect, trials))
     };
     let over: Vec<_> = over.into_iter().filter_map(of).collect();
-    (!over.is_empty()).then_some(Gain { column, over, failed })
+    let rows = over.iter().map(|one| one.0).chain([row]);
+    let short_tail = rows.filter_map(|row| grid.cell(row, column).short_tail).min();
+    (!over.is_empty()).then_some(Gain { column, over, failed, short_tail })
 }
 
 /// The rows that a rule's row is to be over.
@@ -220,8 +232,10 @@ fn between(grid: &Grid, rule: &ColumnsRule, thresholds: &Thresholds) -> Rational
     };
     let sense = grid.study.columns[column].better.sense();
     let found = grid.row(&rule.row).and_then(|row| {
-        let (effect, trials) = Gain::of(grid.cell(row, column), grid.cell(row, over), false, sense)?;
-        Some(Gain { column, over: vec![(row, effect, trials)], failed: 0 })
+        let (ours, theirs) = (grid.cell(row, column), grid.cell(row, over));
+        let (effect, trials) = Gain::of(ours, theirs, false, sense)?;
+        let short_tail = [ours, theirs].into_iter().filter_map(|place| place.short_tail).min();
+        Some(Gain { column, over: vec![(row, effect, trials)], failed: 0, short_tail })
     });
     let Some(found) = found else {
         return Rationale::new(None, "one of the two columns has no result");
@@ -234,7 +248,7 @@ fn between(grid: &Grid, rule: &ColumnsRule, thresholds: &Thresholds) -> Rational
         title(over),
         ratio.text(),
         rule.at_least,
-        too_few(ratio.trials)
+        too_few(&[ratio])
     );
     Rationale { ratio: Some(ratio), ..Rationale::new(found.evidence(rule.at_least), reason) }
 }
@@ -317,7 +331,7 @@ impl JudgedColumns<'_> {
             let (column, over) =
                 (&self.grid.study.columns[gain.column], &self.grid.study.rows[gain.nearest().0]);
             let ratio = gain.ratio(self.alpha);
-            format!("{}: {} {}{}", column.title(), ratio.text(), over.title(), too_few(ratio.trials))
+            format!("{}: {} {}{}", column.title(), ratio.text(), over.title(), too_few(&[ratio]))
         };
         let shown: Vec<String> = self.gains.iter().map(shown).collect();
         let reason = format!("{}{}", shown.join(", "), need_text(self.need, is_share));
@@ -335,7 +349,7 @@ impl JudgedColumns<'_> {
             ratio.text(),
             self.gains.len(),
             self.need,
-            too_few(ratio.trials)
+            too_few(&[ratio])
         );
         Rationale { ratio: Some(ratio), ..Rationale::new(self.in_any(missing), reason) }
     }
@@ -348,10 +362,10 @@ impl JudgedColumns<'_> {
         let shown: Vec<String> = shown
             .map(|(gain, ratio)| format!("{} {}", name_among(self.grid, gain, self.gains), ratio.text()))
             .collect();
-        let fewest = ratios.iter().map(|ratio| ratio.trials).min().unwrap_or(0);
         if let ([gain], [ratio]) = (self.gains, &ratios[..]) {
             let title = self.grid.study.columns[gain.column].title();
-            let reason = format!("{title} {}; {:.2} x is needed{}", ratio.text(), self.need, too_few(fewest));
+            let reason =
+                format!("{title} {}; {:.2} x is needed{}", ratio.text(), self.need, too_few(&ratios));
             return Rationale::new(self.in_all(failed), reason);
         }
         let reason = format!(
@@ -360,7 +374,7 @@ impl JudgedColumns<'_> {
             self.gains.len(),
             if shown.is_empty() { "" } else { ": " },
             shown.join(", "),
-            too_few(fewest)
+            too_few(&ratios)
         );
         Rationale::new(self.in_all(failed), reason)
     }
@@ -415,7 +429,7 @@ fn judge_column(
         reason.push_str(&format!(", {:.2} x {}", exp(second.nearest().1.estimate()), told.title));
     }
     let share = GAIN_SHARE * 100.0;
-    reason.push_str(&format!("; {need:.2} x is {share:.0} % of the gain{}", too_few(ratio.trials)));
+    reason.push_str(&format!("; {need:.2} x is {share:.0} % of the gain{}", too_few(&[ratio])));
     if let Some(remark) = &published.remark {
         reason.push_str(&format!("; remark {remark}"));
     }
@@ -475,7 +489,7 @@ fn none_below(grid: &Grid, row: &str, bound: f64) -> Rationale {
     let low = if low.is_empty() { "none".to_string() } else { low.join(", ") };
     let total = columns.len();
     let reason = format!(
-        "below {bound:.2}: {low}; of {total} columns {missing} have no result, {} too few trials",
+        "below {bound:.2}: {low}; of {total} columns {missing} have no result, {} too few trials or too short a tail",
         open - missing
     );
     Rationale::new(evidence, reason)

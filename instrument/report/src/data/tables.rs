@@ -159,6 +159,7 @@ fn histograms(run: &Run) -> Table {
         .int("low_ns", |row| Some(row.of.2.low))
         .int("high_ns", |row| Some(row.of.2.high_exclusive))
         .int("count", |row| Some(row.of.2.count))
+        .text("class", |row| Some(class_word(row.of.0.class).into()))
         .table("histograms")
 }
 

@@ -1,11 +1,14 @@
 //! Result files in the shape of a publication's artifact, for its parsers; and tables and drawings as files.
 
+use std::fmt::Display;
+
 use analysis::grid::Grid;
 use stats::Sample;
 use study::Table;
 use study::evaluation::Artifact;
 
 use super::figure;
+use crate::plot::csv_line;
 
 /// The files of an evaluation: `(name, text)`. `date` becomes part of BetrFS's names, as in its artifact.
 pub fn files(grid: &Grid, date: &str) -> Vec<(String, String)> {
@@ -29,15 +32,12 @@ fn tables(grid: &Grid) -> String {
             for row in grid.run_rows() {
                 let Ok(sample) = Sample::new(&grid.cell(row, at).values) else { continue };
                 let (column, row) = (&grid.study.columns[at].id, &grid.study.rows[row].id);
-                text.push_str(&format!(
-                    "{},{column},{row},{},{},{},{},{}\n",
-                    table.id,
-                    grid.unit(at),
-                    sample.len(),
-                    sample.median(),
-                    sample.min(),
-                    sample.max()
-                ));
+                let unit = grid.unit(at);
+                let figures = (sample.len(), sample.median(), sample.min(), sample.max());
+                csv_line(
+                    &mut text,
+                    &[&table.id, column, row, &unit, &figures.0, &figures.1, &figures.2, &figures.3],
+                );
             }
         }
     }
@@ -147,13 +147,16 @@ fn by_timer(grid: &Grid, table: &Table) -> String {
 
 fn by_wall(grid: &Grid, table: &Table) -> String {
     let rows = grid.run_rows();
-    let heads: Vec<&str> = rows.iter().map(|row| grid.study.rows[*row].title()).collect();
-    let mut text = format!("Workload,{}\n", heads.join(","));
+    let heads = rows.iter().map(|row| grid.study.rows[*row].title().to_string());
+    let mut text = String::new();
+    let mut line = |fields: Vec<String>| {
+        csv_line(&mut text, &fields.iter().map(|field| field as &dyn Display).collect::<Vec<_>>());
+    };
+    line(std::iter::once("Workload".to_string()).chain(heads).collect());
     for at in grid.columns_of(&table.id) {
         let value =
             |row: &usize| grid.cell(*row, at).median().map_or(String::new(), |value| format!("{value:.1}"));
-        let values: Vec<String> = rows.iter().map(value).collect();
-        text.push_str(&format!("{},{}\n", grid.study.columns[at].id, values.join(",")));
+        line(std::iter::once(grid.study.columns[at].id.clone()).chain(rows.iter().map(value)).collect());
     }
     text
 }

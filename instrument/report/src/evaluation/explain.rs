@@ -41,7 +41,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Counters of a place; those of a WML load for 1,000 of its operations.
+    /// Counters of a place, those of a WML load for 1,000 of its operations; `None` when one of them is missing.
     fn of(grid: &Grid, at: usize, place: &GridCell) -> Option<Facts> {
         let (section, wml) = (grid.study.columns[at].section(), is_wml(grid, at));
         let get = |counter: &str| match wml {
@@ -52,14 +52,13 @@ impl Facts {
         let operations: Vec<f64> = place.outcomes.iter().map(|outcome| outcome.io_ops() as f64).collect();
         let operations = Sample::new(&operations).ok().map_or(1.0, |sample| sample.median());
         let per = if wml { 1000.0 / operations.max(1.0) } else { 1.0 };
-        let number = |counter: &str| get(counter).unwrap_or(0.0);
         Some(Facts {
-            busy_percent: 100.0 * number("device_busy_seconds") / seconds,
-            read_mb: per * number("device_read_bytes") / 1e6,
-            written_mb: per * number("device_written_bytes") / 1e6,
-            requests: per * (number("device_reads") + number("device_writes")),
-            flushes: per * number("device_flushes"),
-            cpu_per_second: number("machine_cpu_seconds") / seconds,
+            busy_percent: 100.0 * get("device_busy_seconds")? / seconds,
+            read_mb: per * get("device_read_bytes")? / 1e6,
+            written_mb: per * get("device_written_bytes")? / 1e6,
+            requests: per * (get("device_reads")? + get("device_writes")?),
+            flushes: per * get("device_flushes")?,
+            cpu_per_second: get("machine_cpu_seconds")? / seconds,
         })
     }
 

@@ -196,8 +196,7 @@ fn against_base(grid: &Grid, table: &Table, row: usize, at: usize, spot: &mut Sh
 }
 
 fn times(gain: f64) -> String {
-    let shown = if gain < 0.1 { format::digits(gain) } else { format::ratio(gain) };
-    format!("{shown} x")
+    format!("{} x", format::ratio(gain))
 }
 
 /// What the signs in the tables mean.

@@ -14,7 +14,7 @@ const NAMES: u32 = 190;
 /// Right of it: the times.
 const TIMES: u32 = 80;
 const ROW: u32 = 16;
-/// More rows than this per level are left out.
+/// More rows than this per level are not drawn; their figures are in the drawing all the same.
 const ROWS_MAX: usize = 60;
 
 /// The colour of a part; told apart also without red and green (after Okabe and Ito, 2008).
@@ -44,15 +44,18 @@ pub fn waterfall(fsync: &Breakdown) -> String {
         y += ROW + 4;
         text(&mut body, 4, y, "start", &format!("{}: {} us", level.name, micros(level.windows_ns)), true);
         let rows = rows(level, (depth == 0).then_some(call));
-        for row in rows.iter().take(ROWS_MAX) {
-            y += ROW;
+        for (number, row) in rows.iter().enumerate() {
             let start = row.span.start_ns.saturating_sub(call.start_ns);
             let (x, width) = place(start, row.span.length(), call.length());
             let label =
                 if row.rwbs.is_empty() { row.label.into() } else { format!("{} {}", row.label, row.rwbs) };
-            text(&mut body, 12, y, "start", &label, false);
             let end = start + row.span.length();
             csv_line(&mut data, &[&level.name, &label, &start, &end, &row.part.map_or("", Part::name)]);
+            if number >= ROWS_MAX {
+                continue;
+            }
+            y += ROW;
+            text(&mut body, 12, y, "start", &label, false);
             let Some(part) = row.part else {
                 let _ = writeln!(body, r#"<path d="M{x:.1} {} v10" stroke="currentColor"/>"#, y - 10);
                 continue;
@@ -66,6 +69,10 @@ pub fn waterfall(fsync: &Breakdown) -> String {
                 escape(&tip)
             );
             text(&mut body, WIDTH - 4, y, "end", &micros(row.span.length()), false);
+        }
+        if let Some(more @ 1..) = rows.len().checked_sub(ROWS_MAX) {
+            y += ROW;
+            text(&mut body, 12, y, "start", &format!("... {more} more"), false);
         }
     }
     y += ROW + 6;

@@ -23,10 +23,8 @@ pub fn figures(run: &Run) -> Vec<(String, String)> {
         let repeated = figures.iter().filter(|(other, ..): &&(String, usize, String)| *other == name).count();
         figures.push((name, repeated, file_of(drawing)));
     };
-    for column in shown_loads(&view, Grid::of(run).as_ref()) {
-        if let Some(part) = parts::load(&view, column, &inks) {
-            of_load(&part, &mut add);
-        }
+    for part in parts::loads(&view, &shown_loads(&view, Grid::of(run).as_ref()), &inks) {
+        of_load(&part, &mut add);
     }
     for part in parts::fsyncs(&view, &inks) {
         for line in &part.rows {

@@ -35,7 +35,7 @@ use crate::scaling::Scaling;
 use crate::sheet::Sheet;
 use crate::view::facts::facts;
 use crate::view::headline::{Headline, headline};
-use crate::view::notice::{Notice, notices};
+use crate::view::notice::{Notice, beside_evaluation, notices};
 use crate::view::{Stack, View};
 
 /// The style sheet of every page.
@@ -64,7 +64,7 @@ fn render(run: &Run, claims: &[Judgement], served: bool) -> Result<String, askam
     let inks = inks(&view);
     let grid = Grid::of(run);
     let told = grid.as_ref().map(evaluation_part);
-    let notices = notices(&view);
+    let notices = if grid.is_some() { beside_evaluation(&view) } else { notices(&view) };
     let page = Page {
         run,
         title: if run.title.is_empty() { "Report".into() } else { run.title.clone() },
@@ -75,16 +75,12 @@ fn render(run: &Run, claims: &[Judgement], served: bool) -> Result<String, askam
         planned: view.trials_planned(),
         legend: legend(&view, &inks),
         grid: if told.is_some() { parts::CompleatGrid::default() } else { parts::grid(&view) },
-        loads: shown_loads(&view, grid.as_ref())
-            .into_iter()
-            .filter_map(|column| parts::load(&view, column, &inks))
-            .collect(),
+        loads: parts::loads(&view, &shown_loads(&view, grid.as_ref()), &inks),
         fsyncs: parts::fsyncs(&view, &inks),
         verdicts: if told.is_some() { Vec::new() } else { parts::verdicts(&view, &Thresholds::default()) },
         published: parts::published(run),
         claims: parts::claims(claims),
-        // an evaluation says by its own tables what has no result
-        notices: notices.iter().filter(|_| told.is_none()).map(tidy).collect(),
+        notices: notices.iter().map(tidy).collect(),
         evaluation: told,
         load_curves: LoadCurves::of(run, None).map(|curves| curves.figure()),
         // one number of containers makes no curve

@@ -11,7 +11,7 @@ use crate::ink::Ink;
 use crate::terminal::comparison::{metric, show};
 use crate::view::facts::{Facts, UNKNOWN};
 use crate::view::flowop::{Flowop, flowops};
-use crate::view::verdict::{against_first, doubt, word};
+use crate::view::verdict::{BaselineComparison, against_first, doubt, told, word};
 use crate::view::{GridPoint, Measure, View, headline};
 
 /// The compleat table.
@@ -180,8 +180,13 @@ pub struct FlowopRow {
     pub errors: String,
 }
 
-/// A load's part; `None` when no stack has a result.
-pub fn load(view: &View<'_>, column: usize, inks: &[Ink]) -> Option<LoadPart> {
+/// The parts of these loads; none for one of which no stack has a result.
+pub fn loads(view: &View<'_>, columns: &[usize], inks: &[Ink]) -> Vec<LoadPart> {
+    let verdicts = told(view);
+    columns.iter().filter_map(|column| load(view, &verdicts, *column, inks)).collect()
+}
+
+fn load(view: &View<'_>, verdicts: &[BaselineComparison], column: usize, inks: &[Ink]) -> Option<LoadPart> {
     view.measured(column).next()?;
     let load = &view.loads[column];
     let paced = load.measure == Measure::PacedLatency;
@@ -203,7 +208,7 @@ pub fn load(view: &View<'_>, column: usize, inks: &[Ink]) -> Option<LoadPart> {
     Some(LoadPart {
         anchor: anchor(column),
         label: load.label.clone(),
-        answer: prose(&headline::of_load(view, column)),
+        answer: prose(&headline::of_load(view, verdicts, column)),
         paced,
         results: charts::results(view, column, inks),
         percentiles: charts::percentiles(
@@ -333,9 +338,9 @@ pub struct VerdictRow {
 }
 
 pub fn verdicts(view: &View<'_>, thresholds: &Thresholds) -> Vec<VerdictRow> {
-    let all = against_first(view, thresholds);
+    let all = against_first(view);
     let span = charts::forest_span(all.iter().map(|one| &one.finding));
-    let row = |one: &crate::view::verdict::BaselineComparison| {
+    let row = |one: &BaselineComparison| {
         let finding = &one.finding;
         let (class, mark) = match finding.verdict {
             Verdict::Better => ("good", "\u{25b2}"),

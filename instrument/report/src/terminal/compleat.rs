@@ -94,12 +94,19 @@ fn verdict(compleat: Option<Compleat>) -> Cell {
     }
 }
 
+/// How many trials the places have: `5 trials`, `2 to 5 trials`.
+fn trials(view: &View<'_>) -> String {
+    let places = (0..view.loads.len()).flat_map(|column| view.measured(column));
+    let mut numbers: Vec<usize> = places.map(|(_, _, point)| point.values.len()).collect();
+    numbers.sort_unstable();
+    let (fewest, most) = (numbers.first().copied().unwrap_or(0), numbers.last().copied().unwrap_or(0));
+    let most_of_them = format::plural(most, "trial");
+    if fewest == most { most_of_them } else { format!("{fewest} to {most_of_them}") }
+}
+
 fn legend(view: &View<'_>, style: Style) -> String {
-    let trials = view.run.planned_trials as usize;
-    let mut lines = vec![format!(
-        "Median of {}, its 95 % interval below (few trials: their range).",
-        format::plural(trials, "trial")
-    )];
+    let mut lines =
+        vec![format!("Median of {}, its 95 % interval below (few trials: their range).", trials(view))];
     if view.compares() {
         lines.push("Percent: share of the best stack.  + 85 % or more   ! below 30 %".into());
     }

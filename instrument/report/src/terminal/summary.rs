@@ -1,14 +1,14 @@
 //! The whole run: head, tables, notices, verdicts.
 
 use analysis::grid::Grid;
-use stats::{Histogram, Thresholds, Verdict};
+use stats::{Histogram, Verdict};
 use study::results::Run;
 
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style, compleat, evaluation};
 use crate::view::flowop::{self, Flowop};
 use crate::view::fsync::{fsyncs, parts};
-use crate::view::notice::{self, Kind};
+use crate::view::notice::{self, Kind, Notice};
 use crate::view::verdict::{against_first, doubt, sign, word};
 use crate::view::{Measure, View, headline};
 use crate::{filebench, format};
@@ -26,6 +26,7 @@ pub fn summary(run: &Run, style: Style) -> String {
     if let Some(grid) = grid {
         text.push_str(&evaluation::of_grid(&grid, style));
         text.push_str(&explained(&view, style));
+        text.push_str(&notices(notice::beside_evaluation(&view), style));
         return text;
     }
     if view.stacks.len() > 1 || view.loads.len() > 1 {
@@ -42,7 +43,7 @@ pub fn summary(run: &Run, style: Style) -> String {
     }
     text.push_str(&explained(&view, style));
     text.push_str(&latency_counters(&view, style));
-    text.push_str(&notices(&view, style));
+    text.push_str(&notices(notice::notices(&view), style));
     text
 }
 
@@ -241,7 +242,7 @@ fn figures(op: &Flowop, paint: Paint) -> Vec<Cell> {
 }
 
 fn verdicts(view: &View<'_>, style: Style) -> String {
-    let all = against_first(view, &Thresholds::default());
+    let all = against_first(view);
     let Some(first) = all.first() else { return String::new() };
     let baseline = &view.stacks[first.baseline].name;
     let mut table = Table::new(vec![
@@ -286,8 +287,7 @@ pub(super) fn verdict_paint(verdict: &Verdict) -> Paint {
     }
 }
 
-fn notices(view: &View<'_>, style: Style) -> String {
-    let all = notice::notices(view);
+fn notices(all: Vec<Notice>, style: Style) -> String {
     if all.is_empty() {
         return String::new();
     }

@@ -14,7 +14,7 @@ pub struct FsyncRow<'a> {
     pub column: usize,
     /// Row of the view.
     pub row: usize,
-    /// Trials with fsyncs.
+    /// Trials that are done, with fsyncs.
     pub trials: usize,
     /// What the trial that stands for them has recorded.
     pub split: &'a FsyncSplit,
@@ -32,6 +32,7 @@ fn of_cell<'a>(view: &View<'a>, column: usize, row: usize) -> Option<FsyncRow<'a
     let trials = &view.point(row, column).trials;
     let mut splits: Vec<(&FsyncSplit, &LevelSummary)> = trials
         .iter()
+        .filter(|trial| trial.status.is_done())
         .filter_map(|trial| trial.fsync.as_ref())
         .filter_map(|split| Some((split, split.summary.levels.first()?)))
         .collect();

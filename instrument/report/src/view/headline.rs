@@ -1,9 +1,9 @@
 //! The answer in a sentence.
 
 use stats::compleat::{Compleat, Grade};
-use stats::{Sense, Thresholds, Verdict};
+use stats::{Sense, Verdict};
 
-use super::verdict::effect;
+use super::verdict::{BaselineComparison, told};
 use super::{GridPoint, Measure, Stack, View, notice};
 use crate::format;
 
@@ -69,14 +69,14 @@ fn answer(view: &View<'_>) -> String {
     match (view.compares(), view.loads.as_slice()) {
         (false, [_]) => single(view, 0),
         (false, _) => format!("{} measured, one by one below.", format::plural(view.loads.len(), "load")),
-        (true, [_]) => winner(view, 0),
+        (true, [_]) => winner(view, &told(view), 0),
         (true, _) => overall(view),
     }
 }
 
-/// What one load's results say, in a sentence.
-pub fn of_load(view: &View<'_>, column: usize) -> String {
-    if view.compares() { winner(view, column) } else { single(view, column) }
+/// What one load's results say, in a sentence; `verdicts` are all that [`told`] gives.
+pub fn of_load(view: &View<'_>, verdicts: &[BaselineComparison], column: usize) -> String {
+    if view.compares() { winner(view, verdicts, column) } else { single(view, column) }
 }
 
 /// One stack, one load.
@@ -107,45 +107,33 @@ pub fn with_interval(point: &GridPoint<'_>, measure: Measure) -> String {
 }
 
 /// Several stacks, one load: who leads, and whether that is certain.
-fn winner(view: &View<'_>, column: usize) -> String {
-    let load = &view.loads[column];
-    let ranked = ranking(view, column);
-    let Some(&(first, point)) = ranked.first() else { return "No competing stack has a result.".into() };
-    let lead = format!("{} leads with {}", first.name, with_interval(point, load.measure));
-    let Some(&(second, _)) = ranked.get(1) else { return format!("{lead}; no other has a result.") };
-    let sense = load.measure.sense();
-    let row = |stack: &Stack| view.stacks.iter().position(|one| one.label == stack.label);
-    let effect = row(second).zip(row(first)).and_then(|(second, first)| effect(view, column, second, first));
-    let Some(effect) = effect else { return format!("{lead}.") };
-    let compared = stats::judge::judge(&effect, sense, &Thresholds::default());
-    match compared.verdict {
-        Verdict::Better => {
-            let times = match sense {
-                Sense::HigherIsBetter => compared.ratio,
-                Sense::LowerIsBetter => compared.ratio.recip(),
-            };
-            format!("{lead}, {} times as good as the next, {}.", format::ratio(times), second.name)
+fn winner(view: &View<'_>, verdicts: &[BaselineComparison], column: usize) -> String {
+    let measure = view.loads[column].measure;
+    let ranked = view.ranking(column);
+    let Some(&(leader, point)) = ranked.first() else { return "No competing stack has a result.".into() };
+    let name = |row: usize| &view.stacks[row].name;
+    let lead = format!("{} leads with {}", name(leader), with_interval(point, measure));
+    let Some(&(next, _)) = ranked.get(1) else { return format!("{lead}; no other has a result.") };
+    let is_theirs = |one: &&BaselineComparison| {
+        one.column == column && [(leader, next), (next, leader)].contains(&(one.baseline, one.candidate))
+    };
+    let Some(told) = verdicts.iter().find(is_theirs) else { return format!("{lead}.") };
+    let leads_as_candidate = told.candidate == leader;
+    let wins = if leads_as_candidate { Verdict::Better } else { Verdict::Worse };
+    match told.finding.verdict {
+        verdict if verdict == wins => {
+            let is_times = leads_as_candidate == (measure.sense() == Sense::HigherIsBetter);
+            let times = if is_times { told.finding.ratio } else { told.finding.ratio.recip() };
+            format!("{lead}, {} times as good as the next, {}.", format::ratio(times), name(next))
         }
         Verdict::Same => format!(
             "{} and {} lead and are the same within 5 %: {}.",
-            first.name,
-            second.name,
-            with_interval(point, load.measure)
+            name(leader),
+            name(next),
+            with_interval(point, measure)
         ),
-        _ => format!("{lead}, but whether it beats {} cannot be told from these trials.", second.name),
+        _ => format!("{lead}, but whether it beats {} cannot be told from these trials.", name(next)),
     }
-}
-
-/// The competing stacks with a result, the best first.
-pub fn ranking<'v, 'a>(view: &'v View<'a>, column: usize) -> Vec<(&'v Stack, &'v GridPoint<'a>)> {
-    let mut ranked: Vec<(&Stack, &GridPoint<'a>)> =
-        view.measured(column).filter(|(_, stack, _)| stack.competes).map(|(_, s, p)| (s, p)).collect();
-    let better = |a: f64, b: f64| match view.loads[column].measure.sense() {
-        Sense::HigherIsBetter => b.total_cmp(&a),
-        Sense::LowerIsBetter => a.total_cmp(&b),
-    };
-    ranked.sort_by(|(_, a), (_, b)| better(a.median().unwrap_or(f64::NAN), b.median().unwrap_or(f64::NAN)));
-    ranked
 }
 
 /// Several stacks, several loads: who is compleat.

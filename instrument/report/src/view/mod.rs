@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod` | the grid: stacks as rows, loads as columns, a [`GridPoint`] in each place |
 //! | [`flowop`] | the results of one flowop over all trials of a cell |
-//! | [`verdict`] | every stack against the first one |
+//! | [`verdict`] | every stack against the first one, and the two that lead |
 //! | [`notice`] | what a reader must know beside the figures: failures, starvation, unsteady load ... |
 //! | [`headline`] | the answer in a sentence |
 //! | [`mod@fsync`] | where the fsyncs of each cell spent their time |
@@ -18,6 +18,7 @@ pub mod notice;
 pub mod verdict;
 
 use analysis::blocks;
+use analysis::tail::ShortTail;
 use stats::compleat::{self, Compleat, Grade};
 use stats::shares::{self, StackResult as Rank};
 use stats::{Effect, Estimate, Histogram, Outcome, Sample, Sense, Thresholds};
@@ -92,6 +93,8 @@ pub struct GridPoint<'a> {
     pub values: Vec<f64>,
     /// Their median with its order-statistic interval.
     pub estimate: Option<Estimate>,
+    /// The values are quantiles beyond which too few operations of a trial lie: they decide nothing.
+    pub short_tail: Option<ShortTail>,
     /// Share of the column's best; above 1 only for a ceiling. `None` when there is nothing to compare with.
     pub share: Option<f64>,
     /// What stands in this place.
@@ -135,7 +138,15 @@ impl Measure {
     pub fn of(self, outcome: &Outcome) -> Option<f64> {
         match self {
             Measure::Throughput => (outcome.measured_seconds > 0.0).then(|| outcome.io_ops_per_second()),
-            Measure::PacedLatency => intended_of(outcome)?.quantile(0.99).map(|ns| ns as f64),
+            Measure::PacedLatency => intended_of(outcome)?.quantile(self.quantile()?).map(|ns| ns as f64),
+        }
+    }
+
+    /// Which quantile it is; `None`: it is none.
+    fn quantile(self) -> Option<f64> {
+        match self {
+            Measure::Throughput => None,
+            Measure::PacedLatency => Some(0.99),
         }
     }
 
@@ -205,6 +216,20 @@ impl<'a> View<'a> {
             .filter(|(_, _, point)| point.estimate.is_some())
     }
 
+    /// The rows of competing stacks that have a result in this column, the best first.
+    pub fn ranking(&self, column: usize) -> Vec<(usize, &GridPoint<'a>)> {
+        let competing = self.measured(column).filter(|(_, stack, _)| stack.competes);
+        let mut ranked: Vec<(usize, &GridPoint<'a>)> =
+            competing.map(|(row, _, point)| (row, point)).collect();
+        let better = |a: f64, b: f64| match self.loads[column].measure.sense() {
+            Sense::HigherIsBetter => b.total_cmp(&a),
+            Sense::LowerIsBetter => a.total_cmp(&b),
+        };
+        ranked
+            .sort_by(|(_, a), (_, b)| better(a.median().unwrap_or(f64::NAN), b.median().unwrap_or(f64::NAN)));
+        ranked
+    }
+
     /// Whether shares of the best mean anything: more than one stack competes.
     pub fn compares(&self) -> bool {
         self.stacks.iter().filter(|stack| stack.competes).count() > 1
@@ -234,6 +259,9 @@ impl<'a> View<'a> {
         };
         let own = trials(row);
         let others = (0..self.stacks.len()).filter(|other| *other != row && self.stacks[*other].competes);
+        if others.clone().chain([row]).any(|row| self.point(row, column).short_tail.is_some()) {
+            return Rank::against(&[]);
+        }
         let with = others.map(trials).filter(|trials| !trials.is_empty());
         let effects: Vec<Effect> =
             with.filter_map(|other| blocks::gain(&other, &own, load.measure.sense()).ok()).collect();
@@ -315,14 +343,18 @@ impl<'a> GridPoint<'a> {
         let mut trials: Vec<&Trial> = cell.map_or(Vec::new(), |cell| run.trials_of(cell.id).collect());
         trials.sort_by_key(|trial| trial.index);
         let results = trials.iter().filter(|trial| trial.status.is_done());
-        let values: Vec<f64> = results
-            .filter_map(|trial| load.measure.of(trial.outcome.as_ref()?))
-            .filter(|value| value.is_finite())
-            .collect();
+        let outcomes = results.filter_map(|trial| trial.outcome.as_ref());
+        let of = |outcome| load.measure.of(outcome);
+        let values: Vec<f64> = outcomes.clone().filter_map(of).filter(|value| value.is_finite()).collect();
+        let intended = |outcome: &Outcome| {
+            outcome.io().filter_map(|op| op.intended.as_ref()).map(Histogram::count).sum()
+        };
+        let quantile = load.measure.quantile();
+        let short_tail = quantile.and_then(|quantile| ShortTail::of(quantile, outcomes.map(intended)));
         let sample = Sample::new(&values).ok();
         let estimate = sample.map(|sample| stats::interval::median(&sample, LEVEL));
         let standing = cell_state(cell, &trials, estimate.is_some());
-        GridPoint { cell, trials, values, estimate, share: None, standing }
+        GridPoint { cell, trials, values, estimate, short_tail, share: None, standing }
     }
 
     /// Median of the column's measure.

@@ -91,6 +91,13 @@ pub fn notices(view: &View<'_>) -> Vec<Notice> {
     all
 }
 
+/// Those of an evaluation that its own tables and notes do not say.
+pub fn beside_evaluation(view: &View<'_>) -> Vec<Notice> {
+    let mut all = notices(view);
+    all.retain(|notice| !matches!(notice.kind, Kind::Unavailable | Kind::Remark));
+    all
+}
+
 /// Something said of cells, by row and column.
 struct CellRemark {
     kind: Kind,

@@ -2,6 +2,7 @@
 
 use analysis::compare::{CellPair, MetricComparison, RunComparison};
 use stats::Verdict;
+use study::results::Run;
 
 use crate::format;
 use crate::html::charts;
@@ -36,7 +37,7 @@ pub struct Row {
 }
 
 /// The verdicts as rows, and what else is to be said. `margin`: within it figures count as the same, as the verdicts had it.
-pub fn part(compared: &RunComparison, margin: f64, a: &str, b: Option<&str>) -> Part {
+pub fn part(compared: &RunComparison, margin: f64, a: &Run, b: Option<&Run>) -> Part {
     let lines = || compared.pairs.iter().flat_map(|pair| &pair.lines);
     let span = charts::forest_span(lines().map(|line| &line.finding));
     let rows = compared.pairs.iter().flat_map(|pair| rows(pair, margin, span)).collect();
@@ -50,14 +51,20 @@ pub fn part(compared: &RunComparison, margin: f64, a: &str, b: Option<&str>) -> 
     let environment = compared.environment.iter().map(|difference| {
         format!("{}: {}, then {}", difference.name, known(&difference.left), known(&difference.right))
     });
+    let corrected = std::iter::once(a).chain(b).flat_map(|run| {
+        let affected = analysis::corrections::affected(run);
+        affected.into_iter().map(|what| format!("run {}: {what}", run.id))
+    });
     let mut lists = vec![
+        ("Measured before a correction".to_string(), corrected.collect()),
         ("In what the machine differed".to_string(), differed),
         ("What differs between the environments".to_string(), environment.collect()),
         ("Only in the baseline".to_string(), compared.unpaired.0.clone()),
         ("Only in the candidate".to_string(), compared.unpaired.1.clone()),
     ];
     lists.retain(|(_, lines)| !lines.is_empty());
-    Part { a: a.into(), b: b.unwrap_or_default().into(), rows, lists }
+    let b = b.map_or_else(String::new, |run| run.id.clone());
+    Part { a: a.id.clone(), b, rows, lists }
 }
 
 fn rows(pair: &CellPair, margin: f64, span: f64) -> Vec<Row> {

@@ -212,14 +212,14 @@ pub fn message(title: &str, answer: &str) -> Result<String, askama::Error> {
 pub fn comparison(
     compared: &RunComparison,
     margin: f64,
-    a: &str,
-    b: Option<&str>,
+    a: &Run,
+    b: Option<&Run>,
 ) -> Result<String, askama::Error> {
     let eyebrow = match b {
-        Some(b) => format!("Run {b} against run {a}"),
-        None => format!("The stacks of run {a}"),
+        Some(b) => format!("Run {} against run {}", b.id, a.id),
+        None => format!("The stacks of run {}", a.id),
     };
-    let here = if b.is_none() { a } else { "" };
+    let here = if b.is_none() { &a.id } else { "" };
     let body = Body::Compared(compared::part(compared, margin, a, b));
     Page { title: "Compared", eyebrow: &eyebrow, answer: conclusion(compared.conclusion), here, body }
         .render()
