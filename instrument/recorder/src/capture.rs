@@ -126,7 +126,10 @@ fn set_calls(calls: &OwnedFd) -> io::Result<()> {
     };
     for (number, paths) in raw::recorded_calls() {
         let path = |at: usize| paths.get(at).map_or(0, |argument| u32::from(*argument) + 1);
-        set(number, spec::RECORDED | path(0) << spec::FIRST_SHIFT | path(1) << spec::SECOND_SHIFT)?;
+        let pair = raw::pair_argument(number).map_or(0, |argument| u32::from(argument) + 1);
+        let pointers =
+            path(0) << spec::FIRST_SHIFT | path(1) << spec::SECOND_SHIFT | pair << spec::PAIR_SHIFT;
+        set(number, spec::RECORDED | pointers)?;
     }
     set(libc::SYS_clone as u32, spec::CLONE)?;
     set(libc::SYS_clone3 as u32, spec::CLONE3)?;

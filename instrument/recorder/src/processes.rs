@@ -19,10 +19,11 @@ const DELETED: &[u8] = b" (deleted)";
 pub struct Processes {
     /// What was open when the recording began: a process that ends soon cannot be asked later.
     at_begin: HashMap<(u32, i32), Descriptor>,
+    directories: HashMap<u32, Vec<u8>>,
 }
 
 impl Processes {
-    /// Keeps what a process has open now.
+    /// Keeps what a process has open now, and where it is.
     ///
     /// # Errors
     /// No such process.
@@ -33,11 +34,18 @@ impl Processes {
                 self.at_begin.insert((pid, fd), descriptor);
             }
         }
+        if let Some(directory) = self.directory(pid) {
+            self.directories.insert(pid, directory);
+        }
         Ok(())
     }
 }
 
 impl Lookup for Processes {
+    fn directory_at_begin(&mut self, pid: u32) -> Option<Vec<u8>> {
+        self.directories.get(&pid).cloned()
+    }
+
     fn at_begin(&mut self, pid: u32, fd: i32) -> Option<Descriptor> {
         self.at_begin.get(&(pid, fd)).cloned()
     }

@@ -62,12 +62,14 @@ pub mod kind {
 
 /// What the map of system calls says of one.
 pub mod spec {
-    /// It is recorded. The numbers of the arguments that are paths, plus 1, stand above: 4 bits each from these bits on.
+    /// It is recorded. The numbers of the arguments that are pointers, plus 1, stand above: 4 bits each from these bits on.
     pub const RECORDED: u32 = 1;
     /// Where the first path's argument stands.
     pub const FIRST_SHIFT: i32 = 4;
     /// Where the second one's stands.
     pub const SECOND_SHIFT: i32 = 8;
+    /// Where the argument's stands that points to two descriptors.
+    pub const PAIR_SHIFT: i32 = 12;
     /// It is `clone`: its first argument has flags.
     pub const CLONE: u32 = 1 << 16;
     /// It is `clone3`: its first argument points to flags.
@@ -226,6 +228,7 @@ pub fn exit(maps: Maps) -> Vec<[u8; 8]> {
         code.store(Width::Double, R9, record::ARGUMENTS + 8 * argument, R1);
     }
     code.load(Width::Double, R1, R6, 8).store(Width::Double, R9, record::RESULT, R1);
+    read_pair(&mut code);
     // the bytes of paths so far, in R6
     code.set(R6, 0);
     read_path(&mut code, spec::FIRST_SHIFT, record::FIRST, ["no first", "bad first"]);
@@ -235,12 +238,24 @@ pub fn exit(maps: Maps) -> Vec<[u8; 8]> {
     code.out()
 }
 
-/// Reads the path that an argument points to, behind what was read before; its length is kept in the record and added to R6.
-fn read_path(code: &mut Assembler, shift: i32, length: i16, [none, bad]: [&'static str; 2]) {
+/// Loads the pointer of an argument into R3, or jumps where there is none: its number plus 1 stands in the call's spec.
+fn load_pointer(code: &mut Assembler, shift: i32, none: &'static str) {
     code.load(Width::Word, R1, R8, state::SPEC).shift_right(R1, shift).and(R1, 0xf);
     code.jump_if(R1, When::Equal, 0, none);
     code.add(R1, -1).and(R1, 7).shift_left(R1, 3).copy(R2, R8).add_register(R2, R1);
     code.load(Width::Double, R3, R2, state::ARGUMENTS);
+}
+
+/// Reads the two descriptors that a call has made, in place of its last argument.
+fn read_pair(code: &mut Assembler) {
+    load_pointer(code, spec::PAIR_SHIFT, "no pair");
+    code.copy(R1, R9).add(R1, i32::from(record::ARGUMENTS) + 5 * 8).set(R2, 8);
+    code.call(function::PROBE_READ_USER).label("no pair");
+}
+
+/// Reads the path that an argument points to, behind what was read before; its length is kept in the record and added to R6.
+fn read_path(code: &mut Assembler, shift: i32, length: i16, [none, bad]: [&'static str; 2]) {
+    load_pointer(code, shift, none);
     code.copy(R1, R9).add_register(R1, R6).add(R1, record::BYTES).set(R2, PATH_BYTES_MAX);
     // a negative result is greater than all lengths
     code.call(function::PROBE_READ_USER_STR).jump_if(R0, When::Greater, PATH_BYTES_MAX, bad);

@@ -114,7 +114,9 @@ pub trait Lookup {
     fn at_begin(&mut self, pid: u32, fd: i32) -> Option<Descriptor>;
     /// A descriptor that no event told of, as it is now.
     fn descriptor(&mut self, pid: u32, fd: i32) -> Descriptor;
-    /// A process's working directory.
+    /// A process's working directory when the recording began; `None`: nobody looked then.
+    fn directory_at_begin(&mut self, pid: u32) -> Option<Vec<u8>>;
+    /// A process's working directory, as it is now.
     fn directory(&mut self, pid: u32) -> Option<Vec<u8>>;
     /// What is at an absolute path; a link is not followed.
     fn found(&mut self, path: &[u8]) -> Seen;

@@ -72,7 +72,8 @@ pub struct RawCall {
     pub begin_ns: u64,
     /// End.
     pub end_ns: u64,
-    /// Its arguments as they were passed.
+    /// Its arguments as they were passed; but the last one holds both descriptors that the call made, the first in its low half,
+    /// where [`pair_argument`] names an argument.
     pub arguments: [u64; 6],
     /// What it returned: the negative `errno` after a failure.
     pub result: i64,
@@ -102,6 +103,11 @@ pub fn recorded_calls() -> Vec<(u32, PathArguments)> {
         (SYS_removexattr, &[0]), (SYS_lremovexattr, &[0]), (SYS_fremovexattr, &[]),
         (SYS_chdir, &[0]), (SYS_fchdir, &[]), (SYS_mmap, &[]),
         (SYS_io_submit, &[]), (SYS_io_uring_enter, &[]),
+        // what makes a descriptor of something else
+        (SYS_pipe2, &[]), (SYS_socket, &[]), (SYS_socketpair, &[]), (SYS_accept, &[]), (SYS_accept4, &[]), (SYS_eventfd2, &[]),
+        (SYS_epoll_create1, &[]), (SYS_memfd_create, &[]), (SYS_timerfd_create, &[]), (SYS_inotify_init1, &[]),
+        (SYS_signalfd4, &[]), (SYS_pidfd_open, &[]), (SYS_userfaultfd, &[]), (SYS_perf_event_open, &[]),
+        (SYS_io_uring_setup, &[]), (SYS_fanotify_init, &[]),
     ];
     #[cfg(target_arch = "x86_64")]
     calls.extend::<Vec<(c_long, PathArguments)>>(vec![
@@ -109,8 +115,20 @@ pub fn recorded_calls() -> Vec<(u32, PathArguments)> {
         (SYS_rename, &[0, 1]), (SYS_link, &[0, 1]), (SYS_symlink, &[0, 1]), (SYS_mkdir, &[0]),
         (SYS_stat, &[0]), (SYS_lstat, &[0]), (SYS_access, &[0]), (SYS_readlink, &[0]), (SYS_getdents, &[]),
         (SYS_chmod, &[0]), (SYS_chown, &[0]), (SYS_lchown, &[0]), (SYS_utime, &[0]), (SYS_utimes, &[0]), (SYS_futimesat, &[1]),
+        (SYS_pipe, &[]), (SYS_eventfd, &[]), (SYS_epoll_create, &[]), (SYS_inotify_init, &[]), (SYS_signalfd, &[]),
     ]);
     calls.into_iter().map(|(number, paths)| (number as u32, paths)).collect()
+}
+
+/// The argument of a system call that points to two numbers of 32 bits, into which it writes the descriptors that it has made.
+pub fn pair_argument(number: u32) -> Option<u8> {
+    match libc::c_long::from(i32::try_from(number).ok()?) {
+        libc::SYS_pipe2 => Some(0),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_pipe => Some(0),
+        libc::SYS_socketpair => Some(3),
+        _ => None,
+    }
 }
 
 /// The arguments of a system call that are paths.

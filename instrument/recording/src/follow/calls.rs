@@ -43,6 +43,9 @@ impl Follower {
                 self.close_range(moment, (first, last), mark, around)
             }
             Request::Duplicate { fd, cloexec, over } => self.duplicate(moment, fd, cloexec, over, around),
+            Request::Other { fds } => fds.into_iter().flatten().filter(|fd| *fd >= 0).for_each(|fd| {
+                self.put(moment, fd, made(moment, What::Other, false), around);
+            }),
             Request::SetCloexec { fd, cloexec } => self.set_cloexec(moment, fd, cloexec),
             Request::SetFlags { fd, flags } => self.set_flags(moment, fd, flags, around),
             Request::Seek { fd } => self.seek(moment, fd, around),
@@ -96,7 +99,8 @@ impl Follower {
     fn directory(&mut self, moment: &Moment, around: &mut Around) -> Option<Arc<[u8]>> {
         let process = self.processes.get_mut(&moment.pid)?;
         if process.directory.is_none() {
-            let found = around.lookup.directory(moment.pid);
+            let found = around.lookup.directory_at_begin(process.origin_pid);
+            let found = found.or_else(|| around.lookup.directory(moment.pid));
             process.directory = found.and_then(|path| scope::absolute(b"", &path)).map(Into::into);
         }
         self.counts.unknown += u64::from(process.directory.is_none());

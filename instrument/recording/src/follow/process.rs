@@ -133,8 +133,14 @@ impl Follower {
         since_ns: u64,
         around: &mut Around,
     ) -> Option<What> {
-        let origin = self.processes.get(&moment.pid).filter(|_| inherited).map(|process| process.origin_pid);
-        let (found, moment) = match origin.and_then(|origin| around.lookup.at_begin(origin, fd)) {
+        let process = self.processes.get(&moment.pid).filter(|_| inherited);
+        let at_begin = process.and_then(|process| {
+            let found = around.lookup.at_begin(process.origin_pid, fd)?;
+            let cloexec =
+                matches!(&found, Descriptor::File(file) if file.flags & libc::O_CLOEXEC as u32 != 0);
+            Some(found).filter(|_| !(cloexec && process.executed))
+        });
+        let (found, moment) = match at_begin {
             // that was before the call
             Some(found) => (found, &Moment { moved: 0, wrote: 0, ..*moment }),
             None => (around.lookup.descriptor(moment.pid, fd), moment),

@@ -51,6 +51,9 @@ pub(super) enum Request<'a> {
     CloseRange { first: u32, last: u32, mark: bool },
     /// Makes a second descriptor, whose number is the result; `over`: what had that number is closed.
     Duplicate { fd: i32, cloexec: bool, over: bool },
+    /// Makes a descriptor, or two, of what is no file: a pipe, a socket. A number that is not known to be one would be looked up
+    /// when it may be a file's already.
+    Other { fds: [Option<i32>; 2] },
     /// Sets close-on-exec.
     SetCloexec { fd: i32, cloexec: bool },
     /// Sets flags of the open file.
@@ -152,6 +155,10 @@ pub(super) fn request(raw: &RawCall) -> Option<Request<'_>> {
         SYS_fchdir => Some(R::ChangeDirectory { name: Named { directory: fd, path: None, or_itself: true } }),
         SYS_mmap if int(d) & MAP_ANONYMOUS as u32 == 0 => Some(R::Map { fd: e as i32 }),
         SYS_io_submit | SYS_io_uring_enter => Some(R::Unseen(moved)),
+        SYS_pipe2 | SYS_socketpair => others(raw, true),
+        SYS_socket | SYS_accept | SYS_accept4 | SYS_eventfd2 | SYS_epoll_create1 | SYS_memfd_create | SYS_timerfd_create
+        | SYS_inotify_init1 | SYS_signalfd4 | SYS_pidfd_open | SYS_userfaultfd | SYS_perf_event_open | SYS_io_uring_setup
+        | SYS_fanotify_init => others(raw, false),
         #[cfg(target_arch = "x86_64")]
         _ => legacy(raw),
         #[cfg(not(target_arch = "x86_64"))]
@@ -182,6 +189,8 @@ fn legacy(raw: &RawCall) -> Option<Request<'_>> {
         SYS_mkdir => name(Call::MakeDirectory, 0),
         SYS_stat | SYS_access => name(Call::Stat, 0),
         SYS_lstat | SYS_readlink => name(Call::Stat, AT_SYMLINK_NOFOLLOW),
+        SYS_pipe => others(raw, true),
+        SYS_eventfd | SYS_epoll_create | SYS_inotify_init | SYS_signalfd => others(raw, false),
         SYS_getdents => Some(R::Handle { call: Call::ReadDirectory, fd, offset: 0, bytes: c, flags: 0 }),
         SYS_chmod | SYS_chown | SYS_utime | SYS_utimes => name(Call::SetAttributes, 0),
         SYS_lchown => name(Call::SetAttributes, AT_SYMLINK_NOFOLLOW),
@@ -189,6 +198,17 @@ fn legacy(raw: &RawCall) -> Option<Request<'_>> {
         SYS_futimesat => Some(R::Name { call: Call::SetAttributes, name: named(raw, fd, 0, 0), bytes: 0, flags: 0 }),
         _ => None,
     }
+}
+
+/// What a call has made that is no file: two descriptors in memory, or one as its result.
+fn others<'a>(raw: &RawCall, pair: bool) -> Option<Request<'a>> {
+    let [.., both] = raw.arguments;
+    let fds = if pair {
+        [Some(both as i32), Some((both >> 32) as i32)]
+    } else {
+        [i32::try_from(raw.result).ok(), None]
+    };
+    (raw.result >= 0).then_some(Request::Other { fds })
 }
 
 fn path(raw: &RawCall, which: usize) -> Option<&[u8]> {

@@ -349,6 +349,40 @@ fn a_process_that_was_there_before() {
     assert_eq!(asked, 4);
 }
 
+/// A pipe's numbers are not looked up: when they are used they may be a file's.
+#[test]
+fn pipes_and_sockets_are_no_files() {
+    let mut script = Script::new();
+    for fd in 3..8 {
+        script.table.descriptors.insert((2, fd), open_file("/late", 0, 0, file(9, 9)));
+    }
+    script.on(1, libc::SYS_pipe2, &[0, 0, 0, 0, 0, 4 << 32 | 3], 0);
+    script.on(1, libc::SYS_socketpair, &[0, 0, 0, 0, 0, 6 << 32 | 5], 0);
+    script.on(1, libc::SYS_epoll_create1, &[0], 7);
+    script.on(1, libc::SYS_pipe2, &[0, 0, 0, 0, 0, 9 << 32 | 8], -24);
+    script.fork(1, 2);
+    for fd in 3..8 {
+        script.on(2, libc::SYS_read, &[fd, 0, 1], 1);
+    }
+    script.tells(&[]);
+    assert!(
+        !script.table.asked.iter().any(|asked| asked.starts_with("descriptor")),
+        "{:?}",
+        script.table.asked
+    );
+}
+
+/// A directory that was changed before anybody could look is the one at the begin, changed.
+#[test]
+fn a_working_directory_is_that_of_the_begin() {
+    let mut script = Script::new().has("/top/in", Seen::Directory).has("/top/in/f", file(1, 1));
+    script.table.directories.insert(1, b"/top".to_vec());
+    script.fork(1, 2);
+    script.call(2, libc::SYS_chdir, (&[], &["in"]), 0);
+    script.call(2, libc::SYS_newfstatat, (&[CWD], &["f"]), 0);
+    script.tells(&["/top/in/f: File(1)", "stat /top/in/f"]);
+}
+
 /// A file that is gone when it is looked for was as large as reads show.
 #[test]
 fn a_file_that_nobody_could_see_is_as_large_as_its_reads() {

@@ -362,6 +362,9 @@ fn expected(call: Call, description: Option<usize>, offset: u64, bytes: u64, res
 }
 
 impl Lookup for World {
+    fn directory_at_begin(&mut self, _: u32) -> Option<Vec<u8>> {
+        None
+    }
     fn at_begin(&mut self, _: u32, _: i32) -> Option<Descriptor> {
         None
     }

@@ -11,10 +11,14 @@ pub(super) struct Table {
     pub(super) found: HashMap<Vec<u8>, Seen>,
     pub(super) descriptors: HashMap<(u32, i32), Descriptor>,
     pub(super) at_begin: HashMap<(u32, i32), Descriptor>,
+    pub(super) directories: HashMap<u32, Vec<u8>>,
     pub(super) asked: Vec<String>,
 }
 
 impl Lookup for Table {
+    fn directory_at_begin(&mut self, pid: u32) -> Option<Vec<u8>> {
+        self.directories.get(&pid).cloned()
+    }
     fn at_begin(&mut self, pid: u32, fd: i32) -> Option<Descriptor> {
         self.at_begin.get(&(pid, fd)).cloned()
     }
