@@ -84,6 +84,8 @@ pub enum Command {
     Whatif(crate::whatif::Whatif),
     /// Check the states that a power cut may leave: record a workload, bring each one up, judge it
     Crash(Crash),
+    /// Say what a program under `crash` has made durable
+    Mark(crate::mark::Mark),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
     /// Write stored runs as tables for other programs: Parquet, CSV
