@@ -208,7 +208,7 @@ impl Worker {
                 }
             }
         }
-        self.system.helper().map_or(Ok(()), |helper| helper.wait_released(&self.device))
+        loopdev::wait_released(&self.device)
     }
 
     fn check(&self, found: &mut BringUpOutcome) -> Result<(), CrashError> {
