@@ -1,6 +1,7 @@
 //! `crash`: what a power cut may leave, brought up and judged.
 
 mod guest;
+mod program;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +72,10 @@ fn run_on_host(
     journal: &Arc<Journal>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Exit> {
-    let mut load = load(arguments, stop)?;
+    let mut load = match arguments.program.is_empty() {
+        true => load(arguments, stop)?,
+        false => Load::Program(program::load(arguments)?),
+    };
     let asked = resolve_options(arguments, spec, home)?;
     let (bar, quiet) = (crate::progress::bar(arguments.quiet), arguments.quiet);
     let checked = crash::run(&asked, &mut load, journal, stop, &mut |progress| {
@@ -84,6 +88,12 @@ fn run_on_host(
         Ok(verdict) => {
             console::print(&format!("{verdict}\n"))?;
             exit_of(&verdict)
+        }
+        Err(CrashError::Program { what }) => {
+            return Err(bad_input(format!("{}: {what}{}", asked.spec, program::hint(&arguments.program))));
+        }
+        Err(error @ CrashError::BadOption { .. }) => {
+            return Err(bad_input(format!("{}: {error}", asked.spec)));
         }
         Err(error) => match error.unavailable() {
             Some(why) => {

@@ -6,6 +6,7 @@
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `mark` | what a program under `crash` says |
 //! | `export` | stored runs as tables for other programs |
 //! | `sweep` | rates that are offered step by step |
 //! | `trend` | a cell over all stored runs |
@@ -53,6 +54,7 @@ mod harm;
 mod kernels;
 mod library;
 mod limits;
+mod mark;
 mod merge;
 mod new;
 mod options;
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&options, run),
         Command::Check(check) => check::check(&options, check),
         Command::Crash(crash) => crash::crash(&options, crash),
+        Command::Mark(what) => mark::mark(what),
         Command::Ab(what) => ab::ab(&options, what),
         Command::Compare(compare) => compare::compare(&options, compare),
         Command::Explain(explain) => explain::explain(&options, explain),

@@ -88,6 +88,8 @@ pub enum Command {
     Record(crate::record::Record),
     /// Make a workload of a recording, and say how well it fits
     Describe(crate::describe::Describe),
+    /// Say what a program under `crash` has made durable
+    Mark(crate::mark::Mark),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
     /// Write stored runs as tables for other programs: Parquet, CSV

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LOOKS_AGAIN: Duration = Duration::from_millis(100);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
-const COMMANDS: [(&str, u64, &[&str]); 17] = [
+const COMMANDS: [(&str, u64, &[&str]); 18] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
     (
@@ -77,6 +77,23 @@ const COMMANDS: [(&str, u64, &[&str]); 17] = [
         "crash",
         2500,
         &["crash", "create-fsync", "--on", "ext4@980pro", "--states", "50", "--work-dir", "work"],
+    ),
+    (
+        "crash of a program",
+        2500,
+        &[
+            "crash",
+            "--on",
+            "ext4@ideal:32M",
+            "--work-dir",
+            "work",
+            "--check",
+            "sleep 0.1; true",
+            "--",
+            "sh",
+            "-c",
+            "for i in 1 2 3 4; do echo $i > $i; sync .; sleep 0.2; done",
+        ],
     ),
     (
         "run tpcc on InnoDB",

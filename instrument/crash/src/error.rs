@@ -34,6 +34,15 @@ pub enum CrashError {
     /// The workload failed while it was recorded.
     #[error("the workload failed while it was recorded: {0}")]
     Workload(String),
+    /// The user's program, its setup or its checker cannot be judged by: it failed where no power had.
+    #[error("{what}")]
+    Program {
+        /// What failed, with the end of its output.
+        what: String,
+    },
+    /// Ended before anything could be judged.
+    #[error("ended before any state was judged")]
+    Interrupted,
     /// A state could not be brought up for a reason that is not the state's.
     #[error("{what}: {source}")]
     Io {

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use camino::{Utf8Path, Utf8PathBuf};
+
 use crate::bring_up::{BringUpOutcome, Worker};
 use crate::error::CrashError;
 use crate::history::{History, State};
-use crate::oracle::{Breach, Kind, Timeline, Weakness, Window, check};
+use crate::oracle::{Breach, Kind, Timeline, Weakness, Window, check, unreadable};
+use crate::program::{Checker, Looked, Scene};
 use crate::recording::{ContentId, Progress};
 
 /// How often the caller hears of the progress.
@@ -25,6 +28,8 @@ pub(crate) struct StateVerdict {
     pub(crate) lost_as_expected: bool,
     /// The checker's output, if it found something.
     pub(crate) output: String,
+    /// The end of what the checker of a user's program printed, if it found something.
+    pub(crate) said: String,
 }
 
 /// Judges states of one recording.
@@ -35,6 +40,12 @@ pub(crate) struct Judge<'a> {
     pub(crate) timeline: Option<&'a Timeline>,
     /// Breaches of these patterns are counted apart.
     pub(crate) forgiven: &'a [Weakness],
+    /// The checker of a user's program, if there is one.
+    pub(crate) checker: Option<&'a Checker>,
+    /// The marks that a user's program passed.
+    pub(crate) marks: Option<&'a [String]>,
+    /// Ends a checker.
+    pub(crate) stop: &'a AtomicBool,
 }
 
 impl<'a> Judge<'a> {
@@ -45,14 +56,36 @@ impl<'a> Judge<'a> {
         self.history.image(state).into_iter().map(bytes).collect()
     }
 
-    /// Brings a state up and judges it.
-    pub(crate) fn judge(&self, rig: &mut Worker, state: &State) -> Result<StateVerdict, CrashError> {
-        let found = rig.bring_up(self.blocks(state).into_iter())?;
-        Ok(self.judge_found(found, self.history.recording().progress_at(state.cut)))
+    /// Brings a state up and judges it; `None` if that was ended before a checker could say anything.
+    pub(crate) fn judge(&self, rig: &mut Worker, state: &State) -> Result<Option<StateVerdict>, CrashError> {
+        let blocks = self.blocks(state).into_iter();
+        let progress = self.history.recording().progress_at(state.cut);
+        let found = match self.timeline {
+            Some(_) => rig.bring_up(blocks, None)?,
+            None => rig.bring_up(blocks, Some(&mut |dir| self.look(dir, progress)))?,
+        };
+        Ok((!found.looked.interrupted).then(|| self.judge_found(found, progress)))
+    }
+
+    /// The marks that had been passed.
+    pub(crate) fn passed(&self, progress: Progress) -> &'a [String] {
+        let marks = self.marks.unwrap_or_default();
+        &marks[..progress.returned.min(marks.len())]
+    }
+
+    /// Looks at what nothing is known of: whether it can be read, and what the user's checker says.
+    fn look(&self, dir: &Utf8Path, progress: Progress) -> Result<Looked, CrashError> {
+        if let Some(why) = unreadable(dir) {
+            return Ok(Looked { breach: Some(Breach::new(Kind::Unreadable, why)), ..Looked::default() });
+        }
+        let Some(checker) = self.checker else { return Ok(Looked::default()) };
+        let list = Utf8PathBuf::from(format!("{dir}.marks"));
+        checker.look(&Scene { dir, passed: self.passed(progress), list: &list }, self.stop)
     }
 
     fn judge_found(&self, found: BringUpOutcome, progress: Progress) -> StateVerdict {
-        let BringUpOutcome { tree, mut breaches, output } = found;
+        let BringUpOutcome { tree, mut breaches, output, looked } = found;
+        breaches.extend(looked.breach);
         let mut lost_as_expected = false;
         if let (Some(timeline), Some(tree)) = (self.timeline, &tree) {
             let contract = self.history.contract();
@@ -74,7 +107,7 @@ impl<'a> Judge<'a> {
         breaches.sort_by_key(|breach| breach.kind);
         let is_known = |breach: &Breach| breach.weakness.is_some_and(|w| self.forgiven.contains(&w));
         let (known, breaches) = breaches.into_iter().partition(is_known);
-        StateVerdict { breaches, known, lost_as_expected, output }
+        StateVerdict { breaches, known, lost_as_expected, output, said: looked.output }
     }
 }
 
@@ -111,7 +144,7 @@ pub(crate) fn explore(
                 while !limits.is_over() && !failed.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(state) = states.get(number) else { return };
-                    let result = judge.judge(rig, state);
+                    let Some(result) = judge.judge(rig, state).transpose() else { return };
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     if tell.send((number, result)).is_err() {
                         return;

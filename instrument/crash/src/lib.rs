@@ -9,10 +9,12 @@
 //! | [`workload`] | the operations, and carrying them out with marks |
 //! | [`oracle`] | what must be found afterwards |
 //! | `options` | what a check is asked: [`CrashOptions`], [`Load`] |
+//! | [`program`] | a user's own program as the workload, its marks, its checker |
 //! | `record` | running a workload on an emulated SSD that notes every request |
 //! | `bring_up` | image, loop device, mount, checker: one state after the other |
 //! | `explore` | many states in parallel |
 //! | [`shrink`](mod@shrink) | making a failing state smaller |
+//! | `kept` | the smallest case in a directory, and how to bring it up again |
 //! | `describe` | what the lost blocks are: journal, inodes, data |
 //! | [`database`] | power cuts under a database: recovery, consistency, what was acknowledged |
 //! | [`run`](mod@run), [`verdict`] | a check from the stack's name to the verdict |
@@ -25,8 +27,10 @@ mod explore;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod history;
+mod kept;
 mod options;
 pub mod oracle;
+pub mod program;
 mod record;
 pub mod recording;
 pub mod run;
@@ -37,5 +41,6 @@ pub mod workload;
 
 pub use error::CrashError;
 pub use options::{CrashOptions, Custom, Load};
+pub use program::{Checker, Program};
 pub use run::{Progress, run};
 pub use verdict::{MinimalCase, Outcome, Verdict};

@@ -7,6 +7,7 @@ use blockdev::Launcher;
 use camino::{Utf8Path, Utf8PathBuf};
 use spec::StackSpec;
 
+use crate::program::Program;
 use crate::workload::Script;
 
 /// What a crash check is asked.
@@ -75,13 +76,16 @@ pub enum Load {
         /// Carries it out.
         run: Custom,
     },
+    /// A user's program: he says himself, by marks and a checker, what must be there.
+    Program(Program),
 }
 
 impl Load {
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> String {
         match self {
-            Load::Script(script) => &script.name,
-            Load::Custom { name, .. } => name,
+            Load::Script(script) => script.name.clone(),
+            Load::Custom { name, .. } => name.clone(),
+            Load::Program(program) => program.name(),
         }
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use blockdev::record::{EventKind, Reader};
 use blockdev::{AttachOptions, Attached};
@@ -29,6 +30,8 @@ const BASE: &str = "base";
 const END: &str = "end";
 /// Size of a device for a workload of unknown size, when the stack gives none.
 const CUSTOM_BYTES: u64 = 1 << 30;
+/// The same for a user's program: smaller, since each state is checked whole, and no smaller than xfs can be.
+const PROGRAM_BYTES: u64 = 320 << 20;
 
 /// A recording and what it was made on.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Recorded {
     pub(crate) device: String,
     /// Free blocks filled with a pattern that must never be seen.
     pub(crate) poisoned: u64,
+    /// The marks that a user's program has passed.
+    pub(crate) marks: Vec<String>,
 }
 
 /// The device of a stack, and what it promises.
@@ -47,6 +52,7 @@ fn device(options: &CrashOptions, load: &Load) -> Result<(AttachOptions, Contrac
     let bytes = match load {
         Load::Script(_) => default_bytes(options.spec.fs()),
         Load::Custom { .. } => CUSTOM_BYTES,
+        Load::Program(_) => PROGRAM_BYTES,
     };
     let mut attach = match options.spec.device() {
         Device::Emulated { size, .. } => {
@@ -103,18 +109,19 @@ pub(crate) fn record(
     load: &mut Load,
     journal: &Arc<Journal>,
     dir: &Utf8Path,
+    stop: &AtomicBool,
 ) -> Result<Recorded, CrashError> {
     let (mut attach, contract) = device(options, load)?;
     let file = dir.join("requests");
     attach.record = Some(file.clone());
     let mut ssd = blockdev::attach(&options.home, &attach, &options.launcher)?;
-    let worked = on_device(options, load, journal, dir, &ssd);
+    let worked = on_device(options, load, journal, dir, &ssd, stop);
     let detached = ssd.detach();
-    worked?;
+    let marks = worked?;
     detached?;
     let setup = match load {
         Load::Script(script) => script.setup,
-        Load::Custom { .. } => 0,
+        Load::Custom { .. } | Load::Program(_) => 0,
     };
     let mut recording = read(&file, Events::new(setup, contract))?;
     let _ = std::fs::remove_file(&file);
@@ -122,7 +129,7 @@ pub(crate) fn record(
     let size = spec::Size::from_bytes(attach.bytes);
     let flushes = if contract.order_only { ", flushes only order" } else { "" };
     let device = format!("{} of {size}, regime {}{flushes}", attach.profile, attach.regime.name());
-    Ok(Recorded { recording, contract, device, poisoned })
+    Ok(Recorded { recording, contract, device, poisoned, marks })
 }
 
 fn on_device(
@@ -131,25 +138,39 @@ fn on_device(
     journal: &Arc<Journal>,
     dir: &Utf8Path,
     ssd: &Attached,
-) -> Result<(), CrashError> {
+    stop: &AtomicBool,
+) -> Result<Vec<String>, CrashError> {
     let builder = Builder { program: options.program.clone(), ..Builder::new(dir) };
     let stack = builder.build_on(&options.spec, ssd.device(), journal)?;
-    let worked = work(load, &stack, ssd);
+    let worked = work(load, &stack, ssd, dir, stop);
     let down = stack.teardown();
-    worked?;
+    let marks = worked?;
     down?;
-    Ok(())
+    Ok(marks)
 }
 
-fn work(load: &mut Load, stack: &MountedStack, ssd: &Attached) -> Result<(), CrashError> {
+/// Writes everything that the kernel holds of a file system to its device.
+fn sync(root: &Utf8Path) -> Result<(), CrashError> {
+    let io = |what: String| CrashError::io(what);
+    let dir = File::open(root).map_err(io(format!("open {root}")))?;
+    rustix::fs::syncfs(&dir).map_err(|e| io(format!("sync {root}"))(e.into()))?;
+    // which does not reach a FUSE file system
+    dir.sync_all().map_err(io(format!("sync {root}")))
+}
+
+/// Carries out the load; the marks of a user's program.
+fn work(
+    load: &mut Load,
+    stack: &MountedStack,
+    ssd: &Attached,
+    dir: &Utf8Path,
+    stop: &AtomicBool,
+) -> Result<Vec<String>, CrashError> {
     let root = stack.path();
     let note = |text: &str| ssd.mark(text).map(|_| ()).map_err(CrashError::from);
     let begin = || -> Result<(), CrashError> {
         let io = |what: String| CrashError::io(what);
-        let dir = File::open(root).map_err(io(format!("open {root}")))?;
-        rustix::fs::syncfs(&dir).map_err(|e| io(format!("sync {root}"))(e.into()))?;
-        // which does not reach a FUSE file system
-        dir.sync_all().map_err(io(format!("sync {root}")))?;
+        sync(root)?;
         let device = ssd.device();
         let flushed = File::options().write(true).open(device).and_then(|opened| opened.sync_all());
         flushed.map_err(io(format!("flush {device}")))?;
@@ -169,8 +190,19 @@ fn work(load: &mut Load, stack: &MountedStack, ssd: &Attached) -> Result<(), Cra
             begin()?;
             run(root).map_err(CrashError::Workload)?;
         }
+        Load::Program(program) => {
+            program.set_up(root, stop)?;
+            begin()?;
+            let marks = program.run((root, dir), stop, &mut |number| note(&format!("r {number}")))?;
+            // what the kernel still holds is written one day, and the power may fail then too
+            sync(root)?;
+            note(END)?;
+            program.check_uncut((root, dir), &marks, stop)?;
+            return Ok(marks);
+        }
     }
-    note(END)
+    note(END)?;
+    Ok(Vec::new())
 }
 
 /// Blocks that the requests of a recording may change in all: the content of each is kept as a number of 4 bytes, so this is

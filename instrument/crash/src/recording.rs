@@ -98,7 +98,7 @@ pub struct Flush {
 pub enum Mark {
     /// The operation of this number is about to begin.
     Begin(usize),
-    /// It has returned.
+    /// It has returned; of a user's program, the mark of this number was passed.
     Return(usize),
 }
 

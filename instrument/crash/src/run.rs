@@ -14,6 +14,7 @@ use crate::describe::Describer;
 use crate::error::CrashError;
 use crate::explore::{Judge, Limits, StateVerdict, explore};
 use crate::history::{History, State};
+use crate::kept::Kept;
 use crate::options::{CrashOptions, Load};
 use crate::oracle::{Kind, Timeline, Weakness};
 use crate::record::{Recorded, record};
@@ -27,6 +28,8 @@ use crate::workload::{Op, Script};
 const SHRINK_MAX: Duration = Duration::from_secs(60);
 /// Free memory that a directory in memory must have.
 const MEMORY_MIN: u64 = 1 << 30;
+/// How to bring up a state that was not kept: a program does not do the same each time.
+const KEEP_HINT: &str = "add --keep DIR: then the image is there, with the commands that mount and judge it";
 
 /// How far a check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,18 +80,24 @@ pub fn run(
     std::fs::create_dir_all(&options.home).map_err(CrashError::io(format!("make {}", options.home)))?;
     let place = place(journal, options.work_dir.as_deref(), &options.home)?;
     progress(Progress::Recording);
-    let recorded = record(options, load, journal, place.path())?;
+    let recorded = record(options, load, journal, place.path(), stop)?;
     let history = History::new(&recorded.recording, recorded.contract);
-    let script = match &*load {
-        Load::Script(script) => Some(script),
-        Load::Custom { .. } => None,
+    let (script, program) = match &*load {
+        Load::Script(script) => (Some(script), None),
+        Load::Custom { .. } => (None, None),
+        Load::Program(program) => (None, Some(program)),
     };
     let timeline = script.map(if system.keeps_order() { Timeline::in_order } else { Timeline::new });
     let forgiven = if options.strict { &[] } else { Weakness::of(options.spec.fs()) };
-    let judge = Judge { history: &history, timeline: timeline.as_ref(), forgiven };
+    let checker = program.and_then(|program| program.checker.as_ref());
+    let marks = program.map(|_| recorded.marks.as_slice());
+    let judge = Judge { history: &history, timeline: timeline.as_ref(), forgiven, checker, marks, stop };
     let check = Check { options, journal, place: &place, system: &system, judge: &judge, script, stop };
-    let mut verdict = check.verdict(&recorded, load.name(), progress)?;
+    let mut verdict = check.verdict(&recorded, &load.name(), progress)?;
     verdict.stack = options.spec.to_string();
+    verdict.only_consistency = script.is_none() && checker.is_none();
+    verdict.marks = marks.map(<[String]>::len);
+    verdict.checker = checker.map(|checker| checker.command.clone());
     Ok(verdict)
 }
 
@@ -151,9 +160,9 @@ impl Check<'_> {
         verdict.seed = self.options.seed;
         verdict.jobs = rigs.len();
         verdict.seconds = seconds;
-        verdict.only_consistency = self.script.is_none();
-        if let Some(worst) = worst(&plan.states, &judged) {
-            let describer = Describer::new(history, self.script, self.system.fs);
+        if let Some((number, kind)) = worst(&plan.states, &judged) {
+            let worst = (&plan.states[number], &judged[&number], kind);
+            let describer = Describer::new(history, self.script, self.judge.marks, self.system.fs);
             verdict.smallest = Some(self.smallest(worst, &mut rigs[0], &describer, progress)?);
         }
         Ok(verdict)
@@ -172,13 +181,15 @@ impl Check<'_> {
 
     fn smallest(
         &self,
-        (state, kind): (&State, Kind),
+        (state, judged, kind): (&State, &StateVerdict, Kind),
         rig: &mut Worker,
         describer: &Describer<'_>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<MinimalCase, CrashError> {
         let (until, mut tried, mut failure) = (Instant::now() + SHRINK_MAX, 0, None);
         let limits = Limits { until: Some(until), stop: self.stop };
+        // of the last state that failed, which is the smallest one
+        let mut judged = judged.clone();
         let small = shrink(self.judge.history, state.clone(), &mut |state| {
             if limits.is_over() || failure.is_some() {
                 return false;
@@ -188,7 +199,11 @@ impl Check<'_> {
                 progress(Progress::Shrinking { tried });
             }
             match self.judge.judge(rig, state) {
-                Ok(judged) => judged.breaches.iter().any(|breach| breach.kind == kind),
+                Ok(Some(found)) if found.breaches.iter().any(|breach| breach.kind == kind) => {
+                    judged = found;
+                    true
+                }
+                Ok(_) => false,
                 Err(error) => {
                     failure = Some(error);
                     false
@@ -198,36 +213,19 @@ impl Check<'_> {
         if let Some(error) = failure {
             return Err(error);
         }
-        let judged = self.judge.judge(rig, &small)?;
         let mut smallest = describer.smallest(&small, kind, judged);
         smallest.tried = tried;
         smallest.lost_at_first = state.lost.len();
-        if let Some(dir) = &self.options.keep {
-            smallest.kept = Some(self.keep(dir, &small, &smallest, rig)?);
+        match &self.options.keep {
+            Some(dir) => {
+                let kept = Kept::new(dir, self.judge, &small)?;
+                smallest.again = self.script.is_none().then(|| kept.again(self.system));
+                smallest.kept = Some(kept.write(self.script, &smallest, rig)?);
+            }
+            None if self.judge.marks.is_some() => smallest.again = Some(KEEP_HINT.into()),
+            None => {}
         }
         Ok(smallest)
-    }
-
-    /// Writes the image, and the text beside it.
-    fn keep(
-        &self,
-        dir: &Utf8Path,
-        state: &State,
-        smallest: &MinimalCase,
-        rig: &mut Worker,
-    ) -> Result<Utf8PathBuf, CrashError> {
-        std::fs::create_dir_all(dir).map_err(CrashError::io(format!("make {dir}")))?;
-        let image = dir.join("state.img");
-        let _ = std::fs::remove_file(&image);
-        rig.save(self.judge.blocks(state).into_iter(), &image)?;
-        let text = dir.join("state.txt");
-        let operations: String = self.script.map_or(String::new(), |script| {
-            let lines = script.ops.iter().enumerate().map(|(number, op)| format!("{number:>5}  {op}\n"));
-            lines.collect()
-        });
-        let whole = format!("{smallest}\n\nchecker:\n{}\noperations:\n{operations}", smallest.output);
-        std::fs::write(&text, whole).map_err(CrashError::io(format!("write {text}")))?;
-        Ok(image)
     }
 }
 
@@ -266,12 +264,7 @@ fn figures(
 }
 
 /// The state with the worst breach, of these the one that has lost least.
-fn worst<'s>(
-    states: &'s [State],
-    judged: &std::collections::HashMap<usize, StateVerdict>,
-) -> Option<(&'s State, Kind)> {
+fn worst(states: &[State], judged: &std::collections::HashMap<usize, StateVerdict>) -> Option<(usize, Kind)> {
     let failing = judged.iter().filter_map(|(i, judged)| Some((*i, judged.breaches.first()?.kind)));
-    failing
-        .min_by_key(|(i, kind)| (*kind, states[*i].lost.len(), states[*i].cut, *i))
-        .map(|(i, kind)| (&states[i], kind))
+    failing.min_by_key(|(i, kind)| (*kind, states[*i].lost.len(), states[*i].cut, *i))
 }

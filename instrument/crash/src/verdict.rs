@@ -8,6 +8,9 @@ use camino::Utf8PathBuf;
 use crate::history::Contract;
 use crate::oracle::Kind;
 
+/// Lines of a checker's output that are shown.
+const SAID_LINES: usize = 12;
+
 /// What came of a crash check.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
@@ -60,6 +63,10 @@ pub struct Verdict {
     pub seconds: f64,
     /// Whether nothing was known of what had been synced.
     pub only_consistency: bool,
+    /// Of a user's program, how many marks it passed.
+    pub marks: Option<usize>,
+    /// The command that judged its states.
+    pub checker: Option<String>,
     /// The smallest failing case.
     pub smallest: Option<MinimalCase>,
 }
@@ -114,6 +121,10 @@ pub struct MinimalCase {
     pub last: Vec<Request>,
     /// What the checker printed.
     pub output: String,
+    /// The end of what the checker of a user's program printed.
+    pub said: String,
+    /// Commands that bring the kept image up again and judge it.
+    pub again: Option<String>,
     /// Where the image was kept.
     pub kept: Option<Utf8PathBuf>,
 }
@@ -184,6 +195,12 @@ impl fmt::Display for Verdict {
             self.seconds,
             self.jobs
         )?;
+        if let Some(marks) = self.marks {
+            writeln!(f, "  marks     {marks} passed by the program")?;
+        }
+        if let Some(checker) = &self.checker {
+            writeln!(f, "  checker   {checker}")?;
+        }
         if self.only_consistency {
             writeln!(f, "  oracles   consistency only: what this workload had synced is not known")?;
         }
@@ -250,9 +267,19 @@ impl fmt::Display for MinimalCase {
                 request.id, request.lba, request.blocks, request.what
             )?;
         }
-        match &self.kept {
-            Some(path) => write!(f, "\n  kept      {path}"),
-            None => Ok(()),
+        if !self.said.is_empty() {
+            write!(f, "\n  the program's checker said")?;
+            let lines: Vec<&str> = self.said.trim_end().lines().collect();
+            lines[lines.len().saturating_sub(SAID_LINES)..]
+                .iter()
+                .try_for_each(|line| write!(f, "\n    {line}"))?;
         }
+        if let Some(path) = &self.kept {
+            write!(f, "\n  kept      {path}")?;
+        }
+        for (number, line) in self.again.iter().flat_map(|again| again.lines()).enumerate() {
+            write!(f, "\n  {:<8}  {line}", if number == 0 { "again" } else { "" })?;
+        }
+        Ok(())
     }
 }

@@ -20,7 +20,7 @@ use needs::{Case, Need};
 /// Name, the file system that it needs, and what it does.
 type Test = (&'static str, Need, fn(&Bench));
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 12] = [
     ("ext4_survives", Need::Ext4, |bench| survives(bench, "ext4@980pro")),
     ("ext4_survives_where_order_is_kept", Need::Ext4, |bench| survives(bench, "ext4@980pro:streams")),
     ("xfs_survives", Need::Xfs, |bench| survives(bench, "xfs@980pro")),
@@ -30,6 +30,11 @@ const TESTS: [Test; 11] = [
     ("order_alone_keeps_ext4_whole", Need::Ext4, order_alone_keeps_ext4_whole),
     ("exposed_stale_bytes_are_seen", Need::Ext4, exposed_stale_bytes_are_seen),
     ("any_load_can_be_checked_for_consistency", Need::Ext4, any_load_can_be_checked_for_consistency),
+    (
+        "copies_of_mounts_in_other_namespaces_are_waited_for",
+        Need::Xfs,
+        copies_of_mounts_in_other_namespaces_are_waited_for,
+    ),
     ("a_check_ends_when_it_should", Need::Ext4, a_check_ends_when_it_should),
     ("what_a_killed_check_leaves_is_taken_away", Need::Ext4, what_a_killed_check_leaves_is_taken_away),
 ];
@@ -191,6 +196,26 @@ fn any_load_can_be_checked_for_consistency(bench: &Bench) {
     let mut load = Load::Custom { name: "bad".into(), prepare: Box::new(|_| Ok(())), run: Box::new(fails) };
     let error = bench.run(&bench.options("ext4@ideal:32M"), &mut load, &AtomicBool::new(false)).unwrap_err();
     assert!(error.to_string().contains("it broke"), "{error}");
+}
+
+/// Whoever enters a namespace of his own keeps the file system mounted, in which the checker would find what is not written yet.
+fn copies_of_mounts_in_other_namespaces_are_waited_for(bench: &Bench) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // some time, also if the check ends otherwise
+            for _ in 0..600 {
+                if over.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                let entered = Command::new("unshare").args(["-m", "sleep", "0.1"]).status().unwrap();
+                assert!(entered.success());
+            }
+        });
+        let verdict = bench.check(&bench.options("xfs@980pro"), "random");
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(verdict.outcome(), Outcome::Clean, "{verdict}");
+    });
 }
 
 fn a_check_ends_when_it_should(bench: &Bench) {

@@ -77,7 +77,8 @@ fn words(arguments: &Crash, spec: &StackSpec) -> anyhow::Result<Vec<String>> {
     if spec.guest().is_some_and(|guest| guest.seed.is_some()) {
         return Err(bad_input(format!("{spec}: what is judged has no times; leave `+deterministic` out")));
     }
-    if builtin(workload, arguments.seed).is_none() {
+    if builtin(workload, arguments.seed).is_none() || !arguments.program.is_empty() {
+        let workload = arguments.program.first().unwrap_or(workload);
         return Err(bad_input(format!("{workload}: in a guest crash checks have built-in workloads only")));
     }
     if arguments.keep.is_some() || arguments.work_dir.is_some() {

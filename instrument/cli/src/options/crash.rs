@@ -16,6 +16,9 @@ Workloads: create-fsync, append-fsync, overwrite-fdatasync, rename-replace, name
 only the file system's consistency is checked, since what it had synced is not known).
 With --engine a database runs TPC-C instead; the power is cut under it, it recovers, and what it had acknowledged must be
 there (docs/sql.md).
+Behind -- stands a program of your own. It runs as you, in the stack's directory ({dir} in its arguments, LOADLINE_DIR), and
+says by marks what it has made durable: `loadline mark NAME`, or a line to the pipe LOADLINE_MARKS. --check judges each state by
+its exit code, in the mounted state; LOADLINE_MARK is the last mark that was passed, LOADLINE_MARKS_PASSED their number.
 
 Examples:
   loadline crash --on ext4,xfs,btrfs@980pro
@@ -25,6 +28,8 @@ Examples:
   loadline crash --on xfs@980pro:1G workloads/varmail.f --for 2s --budget 5m
   loadline crash --engine innodb,myrocks,postgres --on ext4@980pro --cuts 100
   loadline crash --engine innodb --flush 0 --on ext4@980pro       must lose commits
+  loadline crash --on ext4,xfs@980pro --check $PWD/check.sh -- $PWD/store --sync
+  loadline crash --on ext4@980pro --check 'python3 $HOME/check.py {dir}/log' -- python3 $PWD/append.py {dir}/log
 Exit code 1: some state is not what it must be (docs/crash.md).")]
 pub struct Crash {
     /// A built-in workload, or a file in WML
@@ -45,6 +50,15 @@ pub struct Crash {
     /// Terminals of a database
     #[arg(long, value_name = "N", default_value_t = 8, requires = "engine", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub terminals: u32,
+    /// A command for the shell that judges each state of a program: exit code 0 if it is what it must be
+    #[arg(long, value_name = "COMMAND", requires = "program")]
+    pub check: Option<String>,
+    /// How long that command may take for a state; one that takes longer hangs, which is a violation
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "check")]
+    pub check_limit: String,
+    /// A command for the shell that prepares the program's directory before the recording
+    #[arg(long, value_name = "COMMAND", requires = "program")]
+    pub setup: Option<String>,
     /// Distinct states to check, at most
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub states: usize,
@@ -78,4 +92,7 @@ pub struct Crash {
     /// No progress, only results
     #[arg(short, long)]
     pub quiet: bool,
+    /// A program of your own, and its arguments
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["workload", "engine", "length", "allow_system"])]
+    pub program: Vec<String>,
 }

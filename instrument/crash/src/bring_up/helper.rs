@@ -1,18 +1,10 @@
 //! betrfs's commands: the program `loadline` mounts and checks it, as mount(8) and e2fsck do for ext4.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
-
-/// Longest that the daemon of an unmounted file system may write before it lets go of its device.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(60);
-/// How often that is looked at.
-const TICK: Duration = Duration::from_micros(500);
 
 /// How a mount came to nothing.
 #[derive(Debug)]
@@ -53,21 +45,6 @@ impl Helper {
         }
         let output = command.output().map_err(Refusal::Machine)?;
         if output.status.success() { Ok(()) } else { Err(refusal(&output)) }
-    }
-
-    /// Waits until the daemon of a file system that is unmounted has written everything and gone.
-    pub(crate) fn wait_released(&self, device: &Utf8Path) -> io::Result<()> {
-        let start = Instant::now();
-        loop {
-            match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(device) {
-                Err(error)
-                    if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < RELEASE_PATIENCE =>
-                {
-                    std::thread::sleep(TICK);
-                }
-                result => return result.map(drop),
-            }
-        }
     }
 }
 

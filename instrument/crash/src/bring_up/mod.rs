@@ -24,6 +24,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::error::CrashError;
 use crate::oracle::{Breach, Kind, Tree, observe};
+use crate::program::Looked;
 use helper::Refusal;
 pub(crate) use image::BaseImage;
 use image::Image;
@@ -44,7 +45,12 @@ pub(crate) struct BringUpOutcome {
     pub(crate) breaches: Vec<Breach>,
     /// What the checker printed, if it found something.
     pub(crate) output: String,
+    /// What came of looking at it in another way than [`observe`].
+    pub(crate) looked: Looked,
 }
+
+/// Looks at a state while it is mounted there.
+pub(crate) type Look<'l> = dyn FnMut(&Utf8Path) -> Result<Looked, CrashError> + 'l;
 
 /// One worker's place.
 #[derive(Debug)]
@@ -102,13 +108,14 @@ impl Worker {
         Ok((image, device, options))
     }
 
-    /// Brings up the base image with these blocks changed.
+    /// Brings up the base image with these blocks changed, and has `look` look at it, or reads everything.
     pub(crate) fn bring_up<'b>(
         &mut self,
         blocks: impl Iterator<Item = (u64, &'b [u8])>,
+        look: Option<&mut Look<'_>>,
     ) -> Result<BringUpOutcome, CrashError> {
         self.image.apply(blocks).map_err(CrashError::io(format!("write {}", self.file)))?;
-        let found = self.mount_and_look();
+        let found = self.mount_and_look(look);
         let restored = self.image.restore().map_err(CrashError::io(format!("restore {}", self.file)));
         let found = found?;
         restored?;
@@ -127,7 +134,7 @@ impl Worker {
         copied
     }
 
-    fn mount_and_look(&self) -> Result<BringUpOutcome, CrashError> {
+    fn mount_and_look(&self, look: Option<&mut Look<'_>>) -> Result<BringUpOutcome, CrashError> {
         loopdev::forget_cache(&self.device).map_err(CrashError::io(format!("flush {}", self.device)))?;
         let mut found = BringUpOutcome::default();
         if self.system.helper().is_some() {
@@ -136,8 +143,18 @@ impl Worker {
         }
         match self.mount() {
             Ok(()) => {
-                found.tree = Some(observe(&self.target));
+                let looked = match look {
+                    Some(look) => look(&self.target),
+                    None => {
+                        found.tree = Some(observe(&self.target));
+                        Ok(Looked::default())
+                    }
+                };
                 self.unmount().map_err(CrashError::io(format!("unmount {}", self.target)))?;
+                found.looked = looked?;
+                if found.looked.interrupted {
+                    return Ok(found);
+                }
             }
             Err(Refusal::Machine(error)) => {
                 let what = format!("mount {} at {}", self.device, self.target);
@@ -191,7 +208,7 @@ impl Worker {
                 }
             }
         }
-        self.system.helper().map_or(Ok(()), |helper| helper.wait_released(&self.device))
+        loopdev::wait_released(&self.device)
     }
 
     fn check(&self, found: &mut BringUpOutcome) -> Result<(), CrashError> {

@@ -100,6 +100,25 @@ impl System {
         if self.fs == FsKind::Btrfs && !clones { 1 } else { usize::MAX }
     }
 
+    /// The line that mounts an image file, for people.
+    pub(crate) fn mount_line(&self, image: &str, target: &str) -> String {
+        let options = |more: &str| {
+            [more, self.options.as_str()]
+                .iter()
+                .filter(|o| !o.is_empty())
+                .copied()
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        match &self.check {
+            Check::Helper(_) if self.options.is_empty() => format!("loadline mount betrfs {image} {target}"),
+            Check::Helper(_) => format!("loadline mount betrfs {image} {target} -o {}", options("")),
+            Check::Program(..) => {
+                format!("mount -t {} -o {} {image} {target}", self.fs.name(), options("loop"))
+            }
+        }
+    }
+
     /// The command that checks an image that is not mounted; it ends with 0 if all is well.
     pub(crate) fn check(&self, image: &Utf8Path) -> std::process::Command {
         let mut command = match &self.check {

@@ -20,6 +20,21 @@ use crate::workload::{Op, Script};
 /// Requests before the cut that are told.
 const LAST: usize = 8;
 
+/// What is said of a block that has no label of its own. Data of a script has one, that of other loads has not.
+const UNLABELLED: [&str; 2] = ["metadata", "directory or extent block"];
+/// Characters of a text that are told.
+const BEGINNING: usize = 24;
+
+/// How a text begins; nothing of other bytes.
+fn beginning(bytes: &[u8]) -> String {
+    let text: String = bytes
+        .iter()
+        .take(BEGINNING)
+        .map_while(|b| (b' '..0x7f).contains(b).then(|| char::from(*b)))
+        .collect();
+    if text.trim().len() < 4 { String::new() } else { format!(", \"{text}\"") }
+}
+
 /// What a block is on one file system, as far as its address and bytes tell.
 enum Layout {
     Ext4(Option<ext4::Layout>),
@@ -33,11 +48,18 @@ enum Layout {
 pub(crate) struct Describer<'a> {
     history: &'a History<'a>,
     script: Option<&'a Script>,
+    /// Of a user's program, the marks that it passed.
+    marks: Option<&'a [String]>,
     layout: Layout,
 }
 
 impl<'a> Describer<'a> {
-    pub(crate) fn new(history: &'a History<'a>, script: Option<&'a Script>, fs: FsKind) -> Describer<'a> {
+    pub(crate) fn new(
+        history: &'a History<'a>,
+        script: Option<&'a Script>,
+        marks: Option<&'a [String]>,
+        fs: FsKind,
+    ) -> Describer<'a> {
         let recording = history.recording();
         let base = |lba: u64| recording.contents.get(recording.base_of(lba));
         let layout = match fs {
@@ -49,7 +71,7 @@ impl<'a> Describer<'a> {
             }
             _ => Layout::Ext4(ext4::Layout::read(&base)),
         };
-        Describer { history, script, layout }
+        Describer { history, script, marks, layout }
     }
 
     fn recording(&self) -> &'a Recording {
@@ -65,13 +87,17 @@ impl<'a> Describer<'a> {
         if content == ContentId::ZERO {
             return "zeroes".into();
         }
-        match &self.layout {
+        let what = match &self.layout {
             Layout::Ext4(layout) => ext4::what(layout.as_ref(), lba, bytes),
             Layout::Xfs(layout) => xfs::what(layout.as_ref(), lba, bytes),
             Layout::Btrfs => btrfs::what(lba, bytes),
             Layout::F2fs(layout) => f2fs::what(layout.as_ref(), lba, bytes),
             Layout::Betrfs(layout) => betrfs::what(layout.as_ref(), lba, bytes),
+        };
+        if self.script.is_none() && UNLABELLED.contains(&what.as_str()) {
+            return format!("data or metadata{}", beginning(bytes));
         }
+        what
     }
 
     /// What the block is in the request that wrote it: a part of a tree node is told by the node's first
@@ -114,6 +140,12 @@ impl<'a> Describer<'a> {
     /// The operation under way, or the last one.
     fn during(&self, cut: usize) -> String {
         let progress = self.recording().progress_at(cut);
+        if let Some(marks) = self.marks {
+            return match progress.returned.checked_sub(1).and_then(|last| marks.get(last)) {
+                Some(name) => format!("after mark {}, {name}", progress.returned),
+                None => "before any mark".into(),
+            };
+        }
         let op = |number: usize| self.script.and_then(|script| script.ops.get(number)).map(Op::to_string);
         let told = |number: usize| match op(number) {
             Some(text) => format!("operation {number}, {text}"),
@@ -152,6 +184,7 @@ impl<'a> Describer<'a> {
             lost: lost.collect(),
             last: self.last(state, sent),
             output: judged.output,
+            said: judged.said,
             ..MinimalCase::default()
         }
     }

@@ -30,7 +30,7 @@ fn made(program: &str, args: &[&str], mib: u64) -> Recording {
 /// The kinds of blocks found, with how many of each.
 fn kinds(recording: &Recording, fs: FsKind) -> std::collections::BTreeMap<String, usize> {
     let history = History::new(recording, Contract::new(Regime::Flush, false));
-    let describer = Describer::new(&history, None, fs);
+    let describer = Describer::new(&history, None, None, fs);
     let mut kinds = std::collections::BTreeMap::new();
     for (lba, content) in &recording.base {
         *kinds.entry(describer.what(*lba, *content)).or_insert(0) += 1;
@@ -87,7 +87,7 @@ fn a_flush_tells_what_it_does_not_cover() {
     recording.flush_done(flush);
     recording.flush(4, None);
     let history = History::new(&recording, Contract::new(Regime::Flush, false));
-    let describer = Describer::new(&history, None, FsKind::F2fs);
+    let describer = Describer::new(&history, None, None, FsKind::F2fs);
     let told = |cut: usize| -> Vec<(u64, usize, String)> {
         let state = State { cut, lost: Vec::new() };
         let last = describer.last(&state, 2);

@@ -22,6 +22,10 @@ pub enum Kind {
     Lost,
     /// A name that was never made.
     Strange,
+    /// The checker of a user's program rejects it.
+    Rejected,
+    /// That checker does not end in time.
+    Hung,
 }
 
 impl Kind {
@@ -36,6 +40,8 @@ impl Kind {
             Kind::NoPrefix => "shows a later operation without an earlier one",
             Kind::Lost => "has lost synced data",
             Kind::Strange => "has names that were never made",
+            Kind::Rejected => "is rejected by the program's checker",
+            Kind::Hung => "makes the program's checker hang",
         }
     }
 }

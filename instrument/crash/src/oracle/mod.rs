@@ -28,7 +28,7 @@ mod tree;
 pub use breach::{Breach, Kind, Weakness, Window};
 pub use check::check;
 pub use timeline::Timeline;
-pub use tree::{Node, Tree, observe};
+pub use tree::{Node, Tree, observe, unreadable};
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use camino::Utf8Path;
 
@@ -10,6 +11,9 @@ use crate::workload::data::{self, SECTOR, Sector};
 
 /// A file larger than this was never written by a workload: it is not read.
 const BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes read at a time.
+const PIECE: usize = 256 << 10;
 
 /// Something with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,51 @@ pub fn observe(root: &Utf8Path) -> Tree {
     let mut tree = Tree::default();
     walk(root, "", &mut tree);
     tree
+}
+
+/// Reads everything below `root`, whatever it is called: the first thing that cannot be read, and why.
+pub fn unreadable(root: &Utf8Path) -> Option<String> {
+    let mut buffer = vec![0; PIECE];
+    let mut dirs = vec![root.as_std_path().to_owned()];
+    while let Some(dir) = dirs.pop() {
+        let told = |path: &Path, error: std::io::Error| {
+            let path = path.strip_prefix(root).unwrap_or(path);
+            Some(format!(
+                "{}: {error}",
+                if path.as_os_str().is_empty() { Path::new(".") } else { path }.display()
+            ))
+        };
+        let entries = match dir.read_dir() {
+            Ok(entries) => entries,
+            Err(error) => return told(&dir, error),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return told(&dir, error),
+            };
+            let path = entry.path();
+            let read = entry.file_type().and_then(|kind| {
+                if kind.is_file() {
+                    return read_all(&path, &mut buffer);
+                }
+                if kind.is_dir() {
+                    dirs.push(path.clone());
+                }
+                std::fs::symlink_metadata(&path).map(|_| ())
+            });
+            if let Err(error) = read {
+                return told(&path, error);
+            }
+        }
+    }
+    None
+}
+
+fn read_all(path: &Path, buffer: &mut [u8]) -> std::io::Result<()> {
+    let mut file = File::open(path)?;
+    while file.read(buffer)? > 0 {}
+    Ok(())
 }
 
 fn walk(dir: &Utf8Path, prefix: &str, tree: &mut Tree) {
