@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct Record {
     /// Only files below this directory; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     under: Vec<PathBuf>,
-    /// Replace each name by a hash; names of programs and of file extensions are kept
+    /// Replace each name of a directory or file by a hash; that there is an extension, and names of programs, are kept
     #[arg(long)]
     anonymous: bool,
     /// No progress, only the result
@@ -60,13 +60,14 @@ pub struct Record {
 pub fn record(arguments: &Record) -> anyhow::Result<Exit> {
     let length = arguments.length.as_deref().map(units::parse_duration).transpose();
     let length = length.map_err(|error| bad_input(format!("--for: {error}")))?;
-    let under: anyhow::Result<Vec<Vec<u8>>> = arguments.under.iter().map(|one| directory(one)).collect();
+    let under: anyhow::Result<Vec<_>> = arguments.under.iter().map(|one| directory(one)).collect();
+    let under = under?.concat();
     let subject = match arguments.pid.is_empty() {
         true => Subject::Command(arguments.command.clone()),
         false => Subject::Processes(arguments.pid.clone()),
     };
     let with_command = arguments.pid.is_empty();
-    let options = RecordOptions { subject, length, under: under?, anonymous: arguments.anonymous };
+    let options = RecordOptions { subject, length, under, anonymous: arguments.anonymous };
     check_replaceable(&arguments.output)?;
     let stop = signals(with_command)?;
     let bar = spinner(arguments.quiet);
@@ -136,21 +137,28 @@ impl Drop for PendingFile<'_> {
 
 /// A recording replaces only another recording.
 fn check_replaceable(path: &Path) -> anyhow::Result<()> {
-    let Ok(file) = File::open(path) else { return Ok(()) };
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.is_file() {
+        return Err(bad_input(format!("{} is no regular file; name one", path.display())));
+    }
+    let file = File::open(path).map_err(|error| bad_input(format!("{}: {error}", path.display())))?;
     let mut magic = Vec::new();
     let length = recording::format::MAGIC.len() as u64;
     let read = file.take(length).read_to_end(&mut magic);
-    if read.is_ok() && (magic.is_empty() || magic == recording::format::MAGIC.as_bytes()) {
+    if read.is_ok() && magic == recording::format::MAGIC.as_bytes() {
         return Ok(());
     }
     Err(bad_input(format!("{} is there and is no recording; name another file", path.display())))
 }
 
-/// A directory without links, as calls name what is below it.
-fn directory(path: &Path) -> anyhow::Result<Vec<u8>> {
+/// A directory as calls may name it: as it was given, and without links.
+fn directory(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let real =
         path.canonicalize().map_err(|error| bad_input(format!("--under {}: {error}", path.display())))?;
-    Ok(real.as_os_str().as_bytes().to_vec())
+    let given = std::path::absolute(path)?;
+    let mut names: Vec<Vec<u8>> = [real, given].map(|name| name.into_os_string().into_vec()).into();
+    names.dedup();
+    Ok(names)
 }
 
 /// The wish to end. Of a command the terminal's Ctrl-C is its own, and its end ends the recording.
@@ -194,7 +202,7 @@ fn told(name: &Path, recorded: &Recorded, bytes: u64) -> String {
     }
     if summary.unseen_requests > 0 {
         lines.push(format!(
-            "not recorded: {} requests of io_uring or libaio; turn them off in the program to see them as calls",
+            "not recorded: {} requests of io_uring or libaio, or calls of msync; turn them off in the program to see them as calls",
             summary.unseen_requests
         ));
     }
@@ -202,6 +210,15 @@ fn told(name: &Path, recorded: &Recorded, bytes: u64) -> String {
         lines.push(format!(
             "not recorded: {} calls on descriptors that nothing is known of",
             recorded.unknown
+        ));
+    }
+    if recorded.compat > 0 {
+        lines.push(format!("not recorded: {} calls of 32-bit programs", recorded.compat));
+    }
+    if recorded.dropped_faults > 0 {
+        lines.push(format!(
+            "not recorded: {} page faults on mapped files that are not known",
+            recorded.dropped_faults
         ));
     }
     if !recorded.sees_faults {

@@ -47,7 +47,7 @@ impl Capture {
         let threads = map(MapKind::Hash, 4, state::BYTES, THREADS_MAX)?;
         let calls = map(MapKind::Array, 4, 4, program::NUMBERS_MAX)?;
         let scratch = map(MapKind::PerCpuArray, 4, program::SCRATCH_BYTES, 1)?;
-        let lost = map(MapKind::Array, 4, 8, 1)?;
+        let lost = map(MapKind::Array, 4, 8, 2)?;
         let ring_map = map(MapKind::Ring, 0, 0, RING_BYTES)?;
         set_calls(&calls).map_err(made("the map of system calls"))?;
         let maps = Maps {
@@ -94,7 +94,15 @@ impl Capture {
     /// # Errors
     /// What the kernel says.
     pub fn lost(&self) -> io::Result<u64> {
-        kernel::number(&self.lost, 0)
+        kernel::number(&self.lost, program::LOST_KEY as u32)
+    }
+
+    /// Calls of 32-bit programs so far, which are not recorded.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn compat(&self) -> io::Result<u64> {
+        kernel::number(&self.lost, program::COMPAT_KEY as u32)
     }
 
     /// Share of the ring buffer that waits to be read, 0 to 1.

@@ -54,6 +54,7 @@ struct MapAttributes {
 #[repr(C)]
 struct ElementAttributes {
     map: u32,
+    zero: u32,
     key: u64,
     value: u64,
     flags: u64,
@@ -74,6 +75,7 @@ struct ProgramAttributes {
 struct RawTracepointAttributes {
     name: u64,
     program: u32,
+    zero: u32,
 }
 
 #[repr(C)]
@@ -113,7 +115,7 @@ pub fn create_map(kind: MapKind, key_bytes: u32, value_bytes: u32, entries: u32)
 /// What the kernel says: no room (E2BIG).
 pub fn update(map: &OwnedFd, key: u32, value: &[u8]) -> io::Result<()> {
     let (key, value) = (std::ptr::from_ref(&key) as u64, value.as_ptr() as u64);
-    let mut attributes = ElementAttributes { map: map.as_raw_fd() as u32, key, value, flags: 0 };
+    let mut attributes = ElementAttributes { map: map.as_raw_fd() as u32, zero: 0, key, value, flags: 0 };
     bpf(MAP_UPDATE, &mut attributes).map(drop)
 }
 
@@ -124,7 +126,7 @@ pub fn update(map: &OwnedFd, key: u32, value: &[u8]) -> io::Result<()> {
 pub fn number(map: &OwnedFd, key: u32) -> io::Result<u64> {
     let mut number = 0_u64;
     let (key, value) = (std::ptr::from_ref(&key) as u64, std::ptr::from_mut(&mut number) as u64);
-    let mut attributes = ElementAttributes { map: map.as_raw_fd() as u32, key, value, flags: 0 };
+    let mut attributes = ElementAttributes { map: map.as_raw_fd() as u32, zero: 0, key, value, flags: 0 };
     bpf(MAP_LOOKUP, &mut attributes)?;
     Ok(number)
 }
@@ -172,7 +174,7 @@ pub fn load(kind: ProgramKind, code: &[[u8; 8]]) -> io::Result<OwnedFd> {
 pub fn attach_raw(name: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
     let mut attributes =
-        RawTracepointAttributes { name: name.as_ptr() as u64, program: program.as_raw_fd() as u32 };
+        RawTracepointAttributes { name: name.as_ptr() as u64, program: program.as_raw_fd() as u32, zero: 0 };
     bpf(RAW_TRACEPOINT_OPEN, &mut attributes).map(owned)
 }
 

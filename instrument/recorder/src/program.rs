@@ -105,10 +105,13 @@ const NO_WAKEUP: i32 = 1;
 /// Where the arguments of a system call stand in the registers that the kernel saved (`struct pt_regs`), bytes.
 #[cfg(target_arch = "x86_64")]
 const SAVED: [i16; 6] = [112, 104, 96, 56, 72, 64];
+/// Where the code segment stands, and what it is in 64-bit programs.
+#[cfg(target_arch = "x86_64")]
+const CODE_SEGMENT: (i16, i32) = (136, 0x33);
 #[cfg(target_arch = "aarch64")]
 const SAVED: [i16; 6] = [0, 8, 16, 24, 32, 40];
 /// Bytes of saved registers that hold them.
-const SAVED_BYTES: i32 = 120;
+const SAVED_BYTES: i32 = 144;
 
 /// Descriptors of the maps.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +124,7 @@ pub struct Maps {
     pub scratch: i32,
     /// The ring buffer.
     pub ring: i32,
-    /// One number: records that did not fit.
+    /// Counters: [`LOST_KEY`], [`COMPAT_KEY`].
     pub lost: i32,
 }
 
@@ -139,8 +142,13 @@ pub struct FaultFields {
 /// The frame: the thread's number, another key, saved registers.
 const THREAD_KEY: i16 = -4;
 const OTHER_KEY: i16 = -8;
-const FRAME_REGISTERS: i16 = -8 - SAVED_BYTES as i16;
-const FRAME_STATE: i16 = -8 - state::BYTES as i16;
+const COUNTER_KEY: i16 = -12;
+const FRAME_REGISTERS: i16 = -16 - SAVED_BYTES as i16;
+const FRAME_STATE: i16 = -16 - state::BYTES as i16;
+/// Counters by their places in the map `lost`: records that did not fit, and calls of 32-bit programs, whose numbers mean others.
+pub const LOST_KEY: i32 = 0;
+/// See [`LOST_KEY`].
+pub const COMPAT_KEY: i32 = 1;
 
 impl Assembler {
     /// The value of a key in the frame, or a jump to `out` when there is none. R0 has the value.
@@ -173,9 +181,25 @@ impl Assembler {
         self.count_lost(maps)
     }
 
+    /// Records the thread whose number is a key in the frame from now on. One for which there is no room is counted.
+    fn add_thread(&mut self, maps: Maps, key: i16) -> &mut Self {
+        for word in (0..state::BYTES as i16).step_by(8) {
+            self.store_number(Width::Double, FRAME, FRAME_STATE + word, 0);
+        }
+        self.map(R1, maps.threads).copy(R2, FRAME).add(R2, i32::from(key));
+        self.copy(R3, FRAME).add(R3, i32::from(FRAME_STATE)).set(R4, 0);
+        self.call(function::MAP_UPDATE).jump_if(R0, When::Equal, 0, "in the map");
+        self.count_lost(maps).label("in the map")
+    }
+
     fn count_lost(&mut self, maps: Maps) -> &mut Self {
-        self.store_number(Width::Word, FRAME, OTHER_KEY, 0);
-        self.look_up(maps.lost, OTHER_KEY).set(R1, 1).atomic_add(R0, 0, R1)
+        self.count(maps, LOST_KEY)
+    }
+
+    /// Adds one to a counter.
+    fn count(&mut self, maps: Maps, counter: i32) -> &mut Self {
+        self.store_number(Width::Word, FRAME, COUNTER_KEY, counter);
+        self.look_up(maps.lost, COUNTER_KEY).set(R1, 1).atomic_add(R0, 0, R1)
     }
 
     fn out(&mut self) -> Vec<[u8; 8]> {
@@ -199,6 +223,17 @@ pub fn enter(maps: Maps) -> Vec<[u8; 8]> {
         0,
     );
     code.call(function::PROBE_READ_KERNEL).jump_if(R0, When::Differs, 0, "out");
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (place, is_64) = CODE_SEGMENT;
+        code.load(Width::Double, R1, FRAME, FRAME_REGISTERS + place).jump_if(
+            R1,
+            When::Equal,
+            is_64,
+            "64 bits",
+        );
+        code.count(maps, COMPAT_KEY).set(R1, 1).jump_if(R1, When::Equal, 1, "out").label("64 bits");
+    }
     for (argument, saved) in SAVED.into_iter().enumerate() {
         code.load(Width::Double, R1, FRAME, FRAME_REGISTERS + saved);
         code.store(Width::Double, R8, state::ARGUMENTS + 8 * argument as i16, R1);
@@ -270,22 +305,20 @@ pub fn fork(maps: Maps, child: i16) -> Vec<[u8; 8]> {
     code.load(Width::Word, R6, R6, child);
     code.begin_record(maps, kind::FORK).store(Width::Word, R9, record::NUMBER, R6);
     code.load(Width::Double, R1, R8, state::CLONE_FLAGS).store(Width::Double, R9, record::ARGUMENTS, R1);
-    code.store(Width::Word, FRAME, OTHER_KEY, R6);
-    for word in (0..state::BYTES as i16).step_by(8) {
-        code.store_number(Width::Double, FRAME, FRAME_STATE + word, 0);
-    }
-    code.map(R1, maps.threads).copy(R2, FRAME).add(R2, i32::from(OTHER_KEY));
-    code.copy(R3, FRAME).add(R3, i32::from(FRAME_STATE)).set(R4, 0);
-    code.call(function::MAP_UPDATE).jump_if(R0, When::Equal, 0, "in the map");
-    code.count_lost(maps);
-    code.label("in the map").set(R3, record::BYTES).end_record(maps);
+    code.store(Width::Word, FRAME, OTHER_KEY, R6).add_thread(maps, OTHER_KEY);
+    code.set(R3, record::BYTES).end_record(maps);
     code.out()
 }
 
-/// When a recorded process has got another program. (Raw tracepoint `sched_process_exec`.)
+/// When a recorded process has got another program. (Raw tracepoint `sched_process_exec`: task, the thread's number before.)
+/// The thread that has called exec is the only one left, under its process's number: its entry moves there.
 pub fn exec(maps: Maps) -> Vec<[u8; 8]> {
     let mut code = Assembler::new();
-    code.look_up_thread(maps).begin_record(maps, kind::EXEC);
+    code.load(Width::Double, R6, R1, 8).store(Width::Word, FRAME, OTHER_KEY, R6);
+    code.look_up(maps.threads, OTHER_KEY);
+    code.map(R1, maps.threads).copy(R2, FRAME).add(R2, i32::from(OTHER_KEY)).call(function::MAP_DELETE);
+    code.call(function::CURRENT_PID_TGID).copy(R7, R0).store(Width::Word, FRAME, THREAD_KEY, R0);
+    code.add_thread(maps, THREAD_KEY).begin_record(maps, kind::EXEC);
     code.copy(R1, R9).add(R1, i32::from(record::ARGUMENTS)).set(R2, 16).call(function::CURRENT_COMM);
     code.set(R3, record::BYTES).end_record(maps);
     code.out()

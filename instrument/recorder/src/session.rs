@@ -64,6 +64,10 @@ pub struct Recorded {
     pub threads: u64,
     /// Paths that were named.
     pub paths: u64,
+    /// Calls of 32-bit programs, which are not recorded.
+    pub compat: u64,
+    /// Page faults on files that the recording does not know.
+    pub dropped_faults: u64,
     /// Whether page faults on mapped files were seen.
     pub sees_faults: bool,
 }
@@ -281,13 +285,13 @@ impl<W: Write> Session<W> {
 
     /// Adds all threads of a process, also those that are made meanwhile: a thread that was added adds what it makes.
     fn add_process(&mut self, pid: u32) -> Result<(), RecorderError> {
-        self.lookup.remember(pid).map_err(|source| RecorderError::Process { pid, source })?;
         let mut known = Vec::new();
         loop {
             let threads = processes::threads(pid).map_err(|source| RecorderError::Process { pid, source })?;
             let fresh: Vec<u32> = threads.into_iter().filter(|tid| !known.contains(tid)).collect();
             if fresh.is_empty() {
-                return Ok(());
+                // behind the first recorded call: what is closed or opened meanwhile is seen
+                return self.lookup.remember(pid).map_err(|source| RecorderError::Process { pid, source });
             }
             for tid in &fresh {
                 self.capture.add(*tid).map_err(RecorderError::Thread)?;
@@ -343,6 +347,8 @@ impl<W: Write> Session<W> {
             summary,
             status,
             unknown: counts.unknown,
+            compat: self.capture.compat().map_err(RecorderError::Read)?,
+            dropped_faults: counts.dropped_faults,
             threads: self.threads,
             paths: self.paths,
             sees_faults: self.capture.sees_faults,

@@ -146,3 +146,27 @@ fn others_are_not_recorded() {
     capture.drain(|_| count += 1).unwrap();
     assert_eq!(count, 0);
 }
+
+/// A program that a thread beside the first one starts is the process from then on.
+#[test]
+fn a_program_that_a_second_thread_starts_is_followed() {
+    needs!(Root, Tracing, Cc);
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("second.c");
+    let text = "#include <pthread.h>\n#include <unistd.h>\n\
+                static void *second(void *path) { execl(\"/bin/cat\", \"cat\", path, (char *)0); return 0; }\n\
+                int main(int count, char **words) { pthread_t id; pthread_create(&id, 0, second, words[count - 1]);\n\
+                for (;;) pause(); }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = directory.path().join("second");
+    let mut cc = Command::new("cc");
+    assert!(cc.arg("-pthread").arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    let seen = events(|| {
+        let mut second = Command::new(&program);
+        assert!(second.arg(&source).stdout(Stdio::null()).status().unwrap().success());
+    });
+    let of_cat = |call: &&RawCall| call.paths[0].as_deref() == Some(source.as_os_str().as_encoded_bytes());
+    let opened = calls(&seen, libc::SYS_openat).find(of_cat).expect("cat is followed");
+    let exit = seen.iter().any(|event| matches!(event, RawEvent::Exit { tid, .. } if *tid == opened.tid));
+    assert!(exit && opened.tid == opened.pid);
+}

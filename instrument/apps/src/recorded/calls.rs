@@ -91,6 +91,13 @@ impl Scratch {
     pub(super) fn new() -> Scratch {
         Scratch { buffer: Buffer::new(0) }
     }
+
+    /// Makes room for what a call reads, before the call is timed.
+    pub(super) fn prepare(&mut self, step: &Step) {
+        if matches!(step.call, Call::Read | Call::Fault | Call::ReadDirectory) {
+            self.buffer.of(step.bytes.min(PIECE_BYTES as u64) as usize);
+        }
+    }
 }
 
 impl<'a> Target<'a> {
@@ -202,11 +209,20 @@ impl<'a> Target<'a> {
             }
             (Call::ReadDirectory, slot) => entries(self.descriptor(slot)?, step, scratch),
             (Call::Stat, Some(_)) => rustix::fs::fstat(self.descriptor(step.slot)?).map(|_| 0),
+            (Call::Link, Some(slot)) if step.path.is_none() => self.link_open(slot, step),
             (Call::SetAttributes, Some(_)) => {
                 rustix::fs::futimens(self.descriptor(step.slot)?, &now()).map(nothing)
             }
             (_, _) => self.by_name(step, path),
         }
+    }
+
+    /// Gives a name to an open file that may have none (`O_TMPFILE`).
+    fn link_open(&self, slot: u32, step: &Step) -> Result<i64, Errno> {
+        use std::os::fd::AsRawFd;
+        let to = self.paths.name(step.to.ok_or(Errno::INVAL)?);
+        let from = format!("/proc/self/fd/{}", self.descriptor(Some(slot))?.as_raw_fd());
+        rustix::fs::linkat(rustix::fs::CWD, from, &self.root, to, AtFlags::SYMLINK_FOLLOW).map(|()| 0)
     }
 
     fn opened(&self, step: &Step, path: u32) -> Result<i64, Errno> {
@@ -243,7 +259,10 @@ impl<'a> Target<'a> {
                 let flags = AtFlags::from_bits_retain(step.flags) & AtFlags::SYMLINK_NOFOLLOW;
                 rustix::fs::statat(root, name, flags).map(|_| 0)
             }
-            Call::SetAttributes => rustix::fs::utimensat(root, name, &now(), AtFlags::empty()).map(nothing),
+            Call::SetAttributes => {
+                let flags = AtFlags::from_bits_retain(step.flags) & AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::utimensat(root, name, &now(), flags).map(nothing)
+            }
             _ => Err(Errno::BADF),
         }
     }

@@ -163,7 +163,7 @@ impl Recorded {
             (summary.lost, "calls are missing in the recording: the kernel's buffer had no room for them"),
             (
                 summary.unseen_requests,
-                "calls of the program handed requests to io_uring or libaio, which are not recorded",
+                "requests of the program to io_uring and libaio, and calls of msync, are not in the recording",
             ),
         ] {
             if count > 0 {

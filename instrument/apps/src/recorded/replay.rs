@@ -210,10 +210,11 @@ impl Replay<'_> {
     }
 
     fn one(&self, step: &Step, due: Option<Instant>, tally: &mut Tally, scratch: &mut Scratch) {
-        if !can_be_repeated(step.call, step.result) {
+        if !can_be_repeated(step) {
             tally.skip();
             return;
         }
+        scratch.prepare(step);
         let begin = Instant::now();
         let result = self.target.issue(step, scratch);
         tally.count(step, result, Times { due, begin, end: Instant::now() });

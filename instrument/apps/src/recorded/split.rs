@@ -535,7 +535,13 @@ impl Splitter {
 
     fn by_name(&mut self, step: &Step, mark: Mark) {
         let succeeded = step.result >= 0;
-        let (Some(path), to) = (step.path, step.to) else { return };
+        let (Some(path), to) = (step.path, step.to) else {
+            // an open file gets a name, or one comes from outside
+            if let (Call::Link | Call::Rename, Some(to)) = (step.call, step.to) {
+                self.touch_name(to, mark, succeeded);
+            }
+            return;
+        };
         match step.call {
             Call::Rename => {
                 self.touch_name(path, mark, succeeded);

@@ -136,7 +136,7 @@ impl std::fmt::Display for Survey {
         if self.summary.unseen_requests > 0 {
             writeln!(
                 to,
-                "  {} calls handed requests to io_uring or libaio, which are not recorded",
+                "  {} requests to io_uring and libaio, and calls of msync, are not recorded",
                 self.summary.unseen_requests
             )?;
         }

@@ -96,7 +96,12 @@ impl End {
 
 /// Whether a call can be done again: not one that was interrupted, or failed for a reason that lies in the program's memory or
 /// that of the machine, nor attributes that were refused: which ones they were is not recorded.
-pub(super) fn can_be_repeated(call: Call, result: i64) -> bool {
+pub(super) fn can_be_repeated(step: &Step) -> bool {
+    let Step { call, result, path, slot, .. } = *step;
+    // what came from outside of the recorded directories has no name here
+    if path.is_none() && (call == Call::Rename || call == Call::Link && slot.is_none()) {
+        return false;
+    }
     let failed = |errors: &[i32]| errors.iter().any(|error| result == -i64::from(*error));
     // the kernel's own codes of calls that it restarts
     let is_restarted = (-600..=-512).contains(&result);
@@ -412,10 +417,26 @@ mod tests {
 
     #[test]
     fn what_cannot_be_repeated_is_known() {
-        assert!(can_be_repeated(Call::Open, -i64::from(libc::ENOENT)) && can_be_repeated(Call::Read, 0));
-        assert!(!can_be_repeated(Call::Read, -512) && !can_be_repeated(Call::Read, -i64::from(libc::EINTR)));
-        assert!(!can_be_repeated(Call::SetAttributes, -i64::from(libc::EOPNOTSUPP)));
-        assert!(can_be_repeated(Call::SetAttributes, -i64::from(libc::ENOENT)));
+        let none = Step {
+            number: 1,
+            call: Call::Open,
+            begin_ns: 0,
+            result: 0,
+            path: Some(0),
+            to: None,
+            slot: None,
+            offset: 0,
+            bytes: 0,
+            flags: 0,
+        };
+        let repeats = |call, result: i64| can_be_repeated(&Step { call, result, ..none.clone() });
+        assert!(repeats(Call::Open, -i64::from(libc::ENOENT)) && repeats(Call::Read, 0));
+        assert!(!repeats(Call::Read, -512) && !repeats(Call::Read, -i64::from(libc::EINTR)));
+        assert!(!repeats(Call::SetAttributes, -i64::from(libc::EOPNOTSUPP)));
+        assert!(repeats(Call::SetAttributes, -i64::from(libc::ENOENT)));
+        let outside =
+            |call, slot| can_be_repeated(&Step { call, slot, path: None, to: Some(1), ..none.clone() });
+        assert!(!outside(Call::Rename, None) && !outside(Call::Link, None) && outside(Call::Link, Some(0)));
         assert_eq!(End::of(Call::Read, i64::MIN), End::Failed(0));
         assert_eq!([0, 999, 10_412, 1_000_000].map(grouped), ["0", "999", "10,412", "1,000,000"]);
     }
