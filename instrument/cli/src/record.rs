@@ -236,7 +236,7 @@ fn ended(error: RecorderError) -> anyhow::Result<Exit> {
             Ok(Exit::CannotHere)
         }
         RecorderError::Start { program, source } => Err(console::cannot_start(&program, &source)),
-        RecorderError::Process { .. } => Err(bad_input(error)),
+        RecorderError::Process { .. } | RecorderError::OtherFiles { .. } => Err(bad_input(error)),
         error => Err(error.into()),
     }
 }

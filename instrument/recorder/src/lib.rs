@@ -56,6 +56,15 @@ pub enum RecorderError {
         /// Why.
         source: std::io::Error,
     },
+    /// Its paths are not ours.
+    #[error(
+        "process {pid} has other mounts or another root (a container?), so that its paths name other files here; record it from \
+         inside: nsenter --target {pid} --mount loadline record --pid {pid} ..."
+    )]
+    OtherFiles {
+        /// The process.
+        pid: u32,
+    },
     /// A thread cannot be recorded: there are too many.
     #[error("cannot record a thread: {0}")]
     Thread(std::io::Error),

@@ -160,6 +160,22 @@ pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
     Ok(entries.filter_map(number).collect())
 }
 
+/// Whether a process has other mounts or another root than we: its paths name other files.
+pub fn sees_other_files(pid: u32) -> bool {
+    let differs = |what: &str| {
+        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/{what}")).ok();
+        matches!((of(&pid.to_string()), of("self")), (Some(its), Some(ours)) if its != ours)
+    };
+    differs("ns/mnt") || differs("root")
+}
+
+/// Whether numbers of processes are those of the whole machine, which the kernel's records have: not in a container with numbers of
+/// its own. The first such namespace has this number in every kernel (`PROC_PID_INIT_INO`).
+pub fn numbers_are_the_machine_s() -> bool {
+    const FIRST: &str = "pid:[4026531836]";
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == FIRST)
+}
+
 /// Whether a process is there, and no zombie.
 pub fn is_there(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

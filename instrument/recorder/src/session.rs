@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use host::Unavailable;
 use recording::follow::{Follower, Options as FollowOptions};
 use recording::raw::{RawCall, RawEvent};
 use recording::{Header, Item, Summary, Writer};
@@ -216,6 +217,12 @@ impl Running {
 
 impl<W: Write> Session<W> {
     fn new(options: &RecordOptions, to: W) -> Result<Self, RecorderError> {
+        if !processes::numbers_are_the_machine_s() {
+            return Err(RecorderError::Unavailable(Unavailable::new(
+                "system calls cannot be recorded here: this is a container with process numbers of its own",
+                "run loadline on the host, with --pid",
+            )));
+        }
         let capture = Capture::new()?;
         let header = header(options)?;
         let begin_ns = processes::monotonic_ns();
@@ -285,6 +292,9 @@ impl<W: Write> Session<W> {
 
     /// Adds all threads of a process, also those that are made meanwhile: a thread that was added adds what it makes.
     fn add_process(&mut self, pid: u32) -> Result<(), RecorderError> {
+        if processes::sees_other_files(pid) {
+            return Err(RecorderError::OtherFiles { pid });
+        }
         let mut known = Vec::new();
         loop {
             let threads = processes::threads(pid).map_err(|source| RecorderError::Process { pid, source })?;
