@@ -18,6 +18,10 @@ const PATTERNS: [&str; 9] = [
     "readwhilescanning",
 ];
 
+/// Patterns that do several operations by one call, or have a helper beside them.
+const BATCHED: [&str; 5] =
+    ["multireadrandom", "readseq", "readreverse", "readwhilewriting", "readwhilescanning"];
+
 /// What of a run's figures is wrong, or means something else than it does now; nothing for a run that was measured with the
 /// corrections. Without its trials a run does not show whether ranks have measured it.
 pub fn affected(run: &Run) -> Vec<&'static str> {
@@ -119,6 +123,27 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
             is_crowd && text(verifies),
             "a container or rank that read nothing back is missing from its operations' time",
         ),
+        (
+            5,
+            is_paced && app(|name| BATCHED.contains(&name)),
+            "the rate counted calls instead of operations, or what ran beside the load, too: it was another one",
+        ),
+        (
+            5,
+            app(|name| name == "readwhilescanning"),
+            "the total and its latencies are mostly those of the scan beside it",
+        ),
+        (
+            5,
+            app(|name| name == "tokubench"),
+            "where files were few for the threads, fewer were made than asked for, by fewer threads",
+        ),
+        (
+            5,
+            app(|name| name == "io500"),
+            "the time of a stonewall began before the files were opened: writes are too few where that took long",
+        ),
+        (5, app(|name| name == "ycsb"), "reads of records that were not there yet counted as reads"),
     ];
     let is_wrong = |(corrected, is_affected, _): &(u32, bool, &str)| run.version < *corrected && *is_affected;
     all.into_iter().filter(is_wrong).map(|(.., what)| what).collect()
@@ -281,6 +306,14 @@ mod tests {
         assert!(told(3, &paced("warmup = 1.0\n")).contains("due_time_lateness"));
         assert_eq!(told(3, &paced("")), "");
         assert_eq!(told(VERSION, &job("'fio'")), "");
+        let app = |rate: &str, name: &str| format!("[study]\nseed = 1\n{rate}[[workload]]\napp = '{name}'");
+        assert!(told(4, &app("rate = 9.0\n", "readseq")).contains("calls instead"));
+        assert!(told(4, &app("", "readwhilescanning")).contains("the scan"));
+        assert!(
+            told(4, &app("", "tokubench")).contains("fewer")
+                && told(4, &app("", "io500")).contains("stonewall")
+        );
+        assert_eq!(told(4, &app("", "readseq")) + &told(5, &app("rate = 9.0\n", "readseq")), "");
         let sliced = "[study]\ninterleave = 0.02\n[[workload]]\nname = 'w'\ntext = 'eventgen rate=10'";
         assert!(told(2, sliced).contains("backlog"));
     }

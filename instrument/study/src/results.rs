@@ -13,7 +13,7 @@ pub use crate::period::{Period, PeriodOp, RankPart, ScriptExtras};
 
 /// Version of the serialised form of these types, and of what their figures mean: `analysis::corrections` tells what
 /// each version has corrected.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// One execution of a study (whole, or the part that has run so far).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
