@@ -194,7 +194,7 @@ const RARE_ACT: f64 = 0.003;
 
 /// Puts rare openings to more frequent ones of the same files; then those of other files, until there are at most `most`. Their
 /// calls stay in the mix.
-fn join_rare(mut openings: Vec<Opening>, all: u64, most: usize) -> Vec<Opening> {
+fn join_rare(mut openings: Vec<Opening>, sets: &[Set], all: u64, most: usize) -> Vec<Opening> {
     openings.sort_by(|a, b| b.stats.calls.cmp(&a.stats.calls).then_with(|| a.keys.cmp(&b.keys)));
     let place = |one: &Opening| (one.creates, one.modes, one.keys[0].1);
     for at in (1..openings.len()).rev() {
@@ -202,7 +202,9 @@ fn join_rare(mut openings: Vec<Opening>, all: u64, most: usize) -> Vec<Opening> 
         let rare = (openings[at].stats.calls as f64) < all as f64 * RARE;
         let one = &openings[at];
         let same_files = openings[..at].iter().position(|other| place(other) == place(one));
-        let same_kind = openings[..at].iter().position(|other| other.creates == one.creates);
+        let order = |one: &Opening| sets.get(one.keys[0].1).map_or(0, |set| set.order);
+        let same_kind = (0..at).filter(|other| openings[*other].creates == one.creates);
+        let same_kind = same_kind.min_by_key(|other| order(&openings[*other]).abs_diff(order(one)));
         let into = same_files.filter(|_| rare || many).or(same_kind.filter(|_| many));
         if let Some(into) = into {
             let one = openings.remove(at);
@@ -245,7 +247,7 @@ impl Builder<'_> {
                 None => {}
             }
         }
-        for opening in join_rare(openings, self.all, most) {
+        for opening in join_rare(openings, self.sets, self.all, most) {
             self.opening(opening);
         }
         for (number, ((set, modes), acts)) in kept.into_iter().enumerate() {
@@ -359,7 +361,7 @@ impl Builder<'_> {
     fn kept(&mut self, set: usize, modes: Modes, fd: usize, mut acts: KeptActs<'_>) {
         let all: u64 = acts.iter().map(|(.., stats)| stats.count).sum();
         // what is too rare for the mix would only make the loop longer
-        acts.retain(|(.., stats)| stats.count as f64 >= all as f64 * LEFT_OUT / 2.0);
+        acts.retain(|(act, _, stats)| act.is_sync() || stats.count as f64 >= all as f64 * LEFT_OUT / 2.0);
         acts.sort_by_key(|(act, _, stats)| (act.is_sync(), std::cmp::Reverse(stats.count)));
         let most = |is: fn(Act) -> bool| acts.iter().filter(|one| is(one.0)).map(|one| one.2.count).max();
         let Some(transfers) = most(Act::is_write).or(most(Act::is_read)) else {

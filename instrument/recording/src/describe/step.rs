@@ -259,12 +259,10 @@ pub(crate) struct Steps {
     last: Option<StepKey>,
     /// Steps so far.
     pub done: u64,
-    /// Calls of steps that are not kept apart.
-    pub others: u64,
 }
 
-/// Different steps of a thread.
-const STEPS_MAX: usize = 256;
+/// Different steps of a thread; those beyond count as steps of their shape on other files.
+const STEPS_MAX: usize = 2048;
 /// Different successions of steps of a thread.
 const NEXT_MAX: usize = 1024;
 
@@ -272,10 +270,8 @@ impl Steps {
     /// The statistics of a step, if there is room, and one more of it.
     pub fn one_more(&mut self, key: StepKey, acts: usize, calls: u64) -> Option<&mut StepStats> {
         self.done += 1;
-        if self.steps.len() >= STEPS_MAX && !self.steps.contains_key(&key) {
-            self.others += calls;
-            return None;
-        }
+        let full = self.steps.len() >= STEPS_MAX && !self.steps.contains_key(&key);
+        let key = if full { *self.steps.range((key.0, 0)..=(key.0, u32::MAX)).next()?.0 } else { key };
         if let Some(last) = self.last.replace(key)
             && last != key
             && (self.next.len() < NEXT_MAX || self.next.contains_key(&(last, key)))
