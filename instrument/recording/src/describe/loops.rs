@@ -78,6 +78,7 @@ impl Loop {
         units.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.keys.cmp(&b.keys)));
         while let Some(last) = units.last()
             && units.len() > 1
+            && !last.flowops.iter().any(|one| one.kind == "fsync")
             && (left_out + last.calls) as f64 <= all as f64 * LEFT_OUT
         {
             left_out += last.calls;
@@ -281,7 +282,12 @@ impl Builder<'_> {
         let mut open = flowop(kind, free(&mut names, "open".into()), 1);
         (open.set, open.modes, open.picks) = (Some(key.1), modes, !creates);
         let mut flowops = vec![open];
-        for (act, of_act) in acts.iter().zip(&stats.acts) {
+        let mut acts: Vec<(Act, &ActStats)> = acts.into_iter().zip(&stats.acts).collect();
+        if creates && !acts.iter().any(|(act, _)| act.is_sync()) {
+            // a new file must have something in it before parts of it are read
+            acts.sort_by_key(|(act, _)| !matches!(act, Act::WriteWhole | Act::Append));
+        }
+        for (act, of_act) in &acts {
             if (of_act.calls as f64) < self.all as f64 * RARE_ACT {
                 self.left_out += of_act.calls;
                 continue;
@@ -294,7 +300,7 @@ impl Builder<'_> {
             flowops.push(one);
         }
         flowops.push(flowop("closefile", "close".into(), 1));
-        let has = |is: fn(Act) -> bool| acts.iter().any(|act| is(*act));
+        let has = |is: fn(Act) -> bool| acts.iter().any(|(act, _)| is(*act));
         let verb = match (has(Act::is_read), has(Act::is_write)) {
             _ if creates => "create",
             (true, true) => "update",
@@ -436,15 +442,14 @@ const SINGLE_CALL: f64 = 1.2;
 /// The largest piece that a personality reads in: each thread has memory for one.
 const PIECE_MAX: u64 = 16 << 20;
 
-/// The size of the pieces in which files are read or written whole, so that their number is that of the recording. `None`: a
-/// file is written at once, whatever its size.
+/// The size of the pieces in which files are read or written whole, so that their number is that of the recording.
 fn piece(act: Act, stats: &ActStats) -> Option<u64> {
     let files = stats.sums.count();
     let calls = ratio(stats.calls, files);
     if calls <= SINGLE_CALL {
-        // no file was longer than the largest read
-        let largest = stats.asked.quantile(1.0).map(|size| size.min(PIECE_MAX));
-        return largest.filter(|_| act == Act::ReadWhole);
+        // no file was longer than the largest read or write
+        let largest = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
+        return largest.quantile(1.0).map(|size| size.clamp(1, PIECE_MAX));
     }
     let pieces = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
     let mode = pieces.mode()?.max(1);

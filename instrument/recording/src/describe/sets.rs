@@ -27,7 +27,7 @@ impl Use {
     pub fn words(self) -> &'static str {
         match self {
             Use::Log => "appended to",
-            Use::Data => "many reads and writes of an open file",
+            Use::Data => "read and written in parts",
             Use::Passing => "made and removed",
             Use::Whole => "opened, used, closed",
             Use::Directories => "directories, made and removed",
@@ -125,8 +125,8 @@ struct Done {
 impl Done {
     /// Appends of each file, from which a file is a log.
     const LOG_APPENDS: u64 = 16;
-    /// Calls of an opening, from which random ones make a data file.
-    const DATA_CALLS: u64 = 8;
+    /// Calls of an opening, from which random ones make a data file: what is read in parts has the size that these parts need.
+    const DATA_CALLS: u64 = 3;
     /// The same for calls of any kind.
     const OPEN_CALLS: u64 = 64;
 

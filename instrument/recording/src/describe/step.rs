@@ -221,11 +221,17 @@ impl Runs {
         self.runs = folded;
     }
 
-    /// Whether the opening is one that stays open: many calls that are no single sequence, or that have others between.
+    /// Whether the opening is one that stays open: many calls that are no single sequence, or that have others between. A file
+    /// that is read in one row is no such one: whoever copies it writes elsewhere between the reads.
     pub fn is_kept(&self) -> bool {
-        let sequence = |act| matches!(act, Act::ReadNext | Act::WriteNext | Act::Append);
-        let single = self.runs.len() == 1 && self.runs.iter().all(|run| sequence(run.act));
-        self.returns >= KEPT_RETURNS || self.calls > KEPT_CALLS && !single
+        let mut transfers = self.runs.iter().map(|run| run.act).filter(|act| *act != Act::Stat);
+        let first = transfers.next().filter(|_| transfers.next().is_none());
+        let returns = self.returns >= KEPT_RETURNS;
+        match first {
+            Some(Act::ReadNext) => false,
+            Some(Act::WriteNext | Act::Append) => returns,
+            _ => returns || self.calls > KEPT_CALLS,
+        }
     }
 
     /// Names whole reads and writes by their name. A file that the opening made or emptied is written whole, if it was written
