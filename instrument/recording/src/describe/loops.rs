@@ -436,26 +436,20 @@ impl Builder<'_> {
 /// Sizes within this share of each other are those of whole files.
 const WHOLE_SIZE: f64 = 0.1;
 
-/// A few calls more than one for each file are a few that the system cut short.
-const SINGLE_CALL: f64 = 1.2;
-
 /// The largest piece that a personality reads in: each thread has memory for one.
 const PIECE_MAX: u64 = 16 << 20;
 
 /// The size of the pieces in which files are read or written whole, so that their number is that of the recording.
 fn piece(act: Act, stats: &ActStats) -> Option<u64> {
-    let files = stats.sums.count();
-    let calls = ratio(stats.calls, files);
-    if calls <= SINGLE_CALL {
-        // no file was longer than the largest read or write
-        let largest = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
-        return largest.quantile(1.0).map(|size| size.clamp(1, PIECE_MAX));
-    }
-    let pieces = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
-    let mode = pieces.mode()?.max(1);
-    let expected = (stats.sums.mean() / mode as f64).max(1.0);
-    let fits = expected <= 2.0 * calls;
-    Some(if fits { mode } else { (stats.sums.mean() / calls).ceil() as u64 })
+    let sizes = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
+    let mean = (ratio(stats.sums.total(), stats.calls).ceil() as u64, 0);
+    let off = |piece: u64| {
+        let off = stats.sums.pieces(piece).abs_diff(stats.calls) as f64 / stats.calls.max(1) as f64;
+        (off / SAME_COUNT) as u64
+    };
+    let known = sizes.counts().chain([mean]).map(|(size, count)| (size.clamp(1, PIECE_MAX), count));
+    // of sizes that fit as well, one that occurs often
+    known.min_by_key(|(size, count)| (off(*size), std::cmp::Reverse((*count, *size)))).map(|(size, _)| size)
 }
 
 fn only(size: u64) -> Sizes {
