@@ -316,8 +316,8 @@ impl Builder<'_> {
     fn act(&self, act: Act, stats: &ActStats, steps: u64, set: usize) -> Flowop {
         let mut iters = ratio(stats.calls, steps);
         let (kind, name) = match act {
-            Act::ReadWhole => ("readwholefile", "read"),
-            Act::ReadNext | Act::ReadRandom => ("read", "read"),
+            Act::ReadWhole if self.whole_pieces(stats, set) => ("readwholefile", "read"),
+            Act::ReadWhole | Act::ReadNext | Act::ReadRandom => ("read", "read"),
             Act::WriteWhole if self.whole_size(stats, set) => ("writewholefile", "write"),
             Act::WriteWhole | Act::Append => ("appendfile", "append"),
             Act::WriteNext | Act::WriteRandom => ("write", "write"),
@@ -345,6 +345,14 @@ impl Builder<'_> {
         let sizes = set.sizes();
         let middle = |sizes: &Sizes| sizes.quantile(0.5).unwrap_or(0) as f64;
         near(stats.sums.mean(), sizes.mean()) && near(middle(&stats.sums), middle(sizes))
+    }
+
+    /// Whether files of the set are read whole in as many reads as was recorded; if not, these reads are said one by one.
+    fn whole_pieces(&self, stats: &ActStats, set: usize) -> bool {
+        let Some(set) = self.sets.get(set) else { return false };
+        let Some(piece) = piece(Act::ReadWhole, stats) else { return false };
+        let (ours, theirs) = (ratio(stats.calls, stats.sums.count()), set.sizes());
+        (ratio(theirs.pieces(piece), theirs.count()) - ours).abs() <= WHOLE_PIECES * ours
     }
 
     fn named(&mut self, key: Key, stats: &StepStats, named: Named) {
@@ -435,6 +443,9 @@ impl Builder<'_> {
 
 /// Sizes within this share of each other are those of whole files.
 const WHOLE_SIZE: f64 = 0.1;
+
+/// Numbers of reads of a file within this share of each other are those of whole files.
+const WHOLE_PIECES: f64 = 0.2;
 
 /// The largest piece that a personality reads in: each thread has memory for one.
 const PIECE_MAX: u64 = 16 << 20;

@@ -10,7 +10,7 @@ use super::sets::{Set, Sets, Use, sets};
 use super::sizes::{SizeRow, Sizes, ratio};
 
 /// Lines of a personality, about, so that a person can read and edit it.
-const LINES_MAX: usize = 155;
+const LINES_MAX: usize = 200;
 /// Roles with a smaller share of calls and of time are left out, or put together.
 const SMALL_ROLE: f64 = 0.01;
 /// Filesets, roles, and units of a role; the first row whose text is short enough is taken.
@@ -235,7 +235,8 @@ impl<'a> Text<'a> {
             true => ((takes - gives).max(0.0) * runs) as u64 + 2 * threads.max(1),
             false => 0,
         };
-        let (room, there) = (enough(makes, removes).min(ENTRIES_MAX), enough(removes, makes).min(ENTRIES_MAX));
+        let (room, there) =
+            (enough(makes, removes).min(ENTRIES_MAX), enough(removes, makes).min(ENTRIES_MAX));
         // where both are needed, neither is rounded away
         let share = 100.0 * ratio(there, there + room);
         let percent = if room > 0 && there > 0 { share.round().clamp(1.0, 99.0) } else { share };
