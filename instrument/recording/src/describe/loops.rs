@@ -190,7 +190,7 @@ impl Opening {
 /// Openings with a smaller share of the role's calls are put to more frequent ones of the same files.
 const RARE: f64 = 0.05;
 
-/// Acts of an opening with a smaller share of the role's calls are left out: each would be a line, and most a variable.
+/// Acts of an opening, but no syncs, with a smaller share of the role's calls are left out: each would be a line, and most a variable.
 const RARE_ACT: f64 = 0.003;
 
 /// Puts rare openings to more frequent ones of the same files; then those of other files, until there are at most `most`. Their
@@ -288,7 +288,7 @@ impl Builder<'_> {
             acts.sort_by_key(|(act, _)| !matches!(act, Act::WriteWhole | Act::Append));
         }
         for (act, of_act) in &acts {
-            if (of_act.calls as f64) < self.all as f64 * RARE_ACT {
+            if (of_act.calls as f64) < self.all as f64 * RARE_ACT && !act.is_sync() {
                 self.left_out += of_act.calls;
                 continue;
             }
@@ -331,6 +331,9 @@ impl Builder<'_> {
         if whole {
             one.sizes = piece(act, stats).map(only);
             iters = ratio(stats.sums.count(), steps);
+        } else if act == Act::ReadWhole && !self.are_larger(stats, set) {
+            // files that end before the read does make it short by themselves
+            one.sizes = Some(stats.asked.clone());
         } else if act.is_read() || act.is_write() {
             one.sizes = Some(stats.sizes.clone());
         }
@@ -353,6 +356,12 @@ impl Builder<'_> {
         let Some(piece) = piece(Act::ReadWhole, stats) else { return false };
         let (ours, theirs) = (ratio(stats.calls, stats.sums.count()), set.sizes());
         (ratio(theirs.pieces(piece), theirs.count()) - ours).abs() <= WHOLE_PIECES * ours
+    }
+
+    /// Whether files of the set are mostly larger than those that were read whole.
+    fn are_larger(&self, stats: &ActStats, set: usize) -> bool {
+        let middle = |sizes: &Sizes| sizes.quantile(0.5).unwrap_or(0);
+        self.sets.get(set).is_none_or(|set| middle(set.sizes()) / 2 > middle(&stats.sums))
     }
 
     fn named(&mut self, key: Key, stats: &StepStats, named: Named) {
@@ -447,20 +456,24 @@ const WHOLE_SIZE: f64 = 0.1;
 /// Numbers of reads of a file within this share of each other are those of whole files.
 const WHOLE_PIECES: f64 = 0.2;
 
+/// Steps in which numbers of pieces are compared; from two of them on no known size fits.
+const PIECES_OFF: f64 = 0.05;
+
 /// The largest piece that a personality reads in: each thread has memory for one.
 const PIECE_MAX: u64 = 16 << 20;
 
 /// The size of the pieces in which files are read or written whole, so that their number is that of the recording.
 fn piece(act: Act, stats: &ActStats) -> Option<u64> {
     let sizes = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
-    let mean = (ratio(stats.sums.total(), stats.calls).ceil() as u64, 0);
     let off = |piece: u64| {
         let off = stats.sums.pieces(piece).abs_diff(stats.calls) as f64 / stats.calls.max(1) as f64;
-        (off / SAME_COUNT) as u64
+        (off / PIECES_OFF) as u64
     };
-    let known = sizes.counts().chain([mean]).map(|(size, count)| (size.clamp(1, PIECE_MAX), count));
+    let known = sizes.counts().map(|(size, count)| (size.clamp(1, PIECE_MAX), count));
     // of sizes that fit as well, one that occurs often
-    known.min_by_key(|(size, count)| (off(*size), std::cmp::Reverse((*count, *size)))).map(|(size, _)| size)
+    let best = known.min_by_key(|(size, count)| (off(*size), std::cmp::Reverse((*count, *size))))?.0;
+    let mean = ratio(stats.sums.total(), stats.calls).ceil() as u64;
+    Some(if off(best) <= 1 { best } else { mean.clamp(1, PIECE_MAX) })
 }
 
 fn only(size: u64) -> Sizes {

@@ -14,8 +14,20 @@ const LINES_MAX: usize = 200;
 /// Roles with a smaller share of calls and of time are left out, or put together.
 const SMALL_ROLE: f64 = 0.01;
 /// Filesets, roles, and units of a role; the first row whose text is short enough is taken.
-const SHORTER: [(usize, usize, usize); 9] =
-    [(8, 8, 12), (7, 8, 8), (6, 6, 6), (6, 5, 5), (6, 4, 4), (5, 4, 3), (5, 3, 2), (4, 2, 2), (2, 1, 2)];
+const SHORTER: [(usize, usize, usize); 12] = [
+    (8, 8, 12),
+    (7, 8, 8),
+    (6, 6, 6),
+    (6, 5, 5),
+    (6, 4, 4),
+    (5, 4, 3),
+    (5, 3, 2),
+    (5, 2, 2),
+    (4, 2, 2),
+    (4, 1, 2),
+    (3, 1, 2),
+    (2, 1, 2),
+];
 /// Events a second of a personality's `eventgen`, at least: its rate is a whole number, and `$speed` divides it.
 const EVENTS_MIN: f64 = 100.0;
 /// Two numbers of executions this near to a whole one are that.
