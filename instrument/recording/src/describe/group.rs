@@ -1,5 +1,5 @@
-//! Groups: files of one directory whose names differ in numbers only, or that share an ending. What is done to a group is
-//! counted together, so that memory does not grow with openings.
+//! Groups: files of one directory and one order of size whose names differ in numbers only, or that share an ending. What is done
+//! to a group is counted together, so that memory does not grow with openings.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,22 @@ use std::collections::HashMap;
 pub(crate) struct Pattern {
     pub directory: Vec<String>,
     pub name: String,
+    /// The order of size of its files, from [`order`].
+    pub order: u8,
 }
+
+/// The order of a size: files of one set are to be of one, for a large file among small ones is a thousand times their calls.
+pub(crate) fn order(size: u64) -> u8 {
+    match size >> SMALL_BITS {
+        0 => 0,
+        more => (1 + more.ilog2() / ORDER_BITS) as u8,
+    }
+}
+
+/// Files below 1 MiB are of one order.
+const SMALL_BITS: u32 = 20;
+/// A larger order holds sizes that differ by a factor of at most 64.
+const ORDER_BITS: u32 = 6;
 
 /// From so many hexadecimal digits a name is a hash.
 const HASH_DIGITS: usize = 16;
@@ -50,7 +65,7 @@ impl Pattern {
         while directory.last().is_some_and(|last| last == "#") {
             directory.pop();
         }
-        Pattern { directory, name }
+        Pattern { directory, name, order: 0 }
     }
 }
 
@@ -86,7 +101,7 @@ mod tests {
     #[test]
     fn names_that_differ_in_numbers_are_one() {
         let of = |path: &str| {
-            let Pattern { directory, name } = Pattern::of(path.as_bytes());
+            let Pattern { directory, name, .. } = Pattern::of(path.as_bytes());
             format!("{}/{name}", directory.join("/"))
         };
         assert_eq!(of("/tmp/homes/00000001/00000017"), "tmp/homes/#");

@@ -78,6 +78,7 @@ impl Loop {
         units.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.keys.cmp(&b.keys)));
         while let Some(last) = units.last()
             && units.len() > 1
+            && !last.flowops.iter().any(|one| one.kind == "fsync")
             && (left_out + last.calls) as f64 <= all as f64 * LEFT_OUT
         {
             left_out += last.calls;
@@ -189,12 +190,12 @@ impl Opening {
 /// Openings with a smaller share of the role's calls are put to more frequent ones of the same files.
 const RARE: f64 = 0.05;
 
-/// Acts of an opening with a smaller share of the role's calls are left out: each would be a line, and most a variable.
+/// Acts of an opening, but no syncs, with a smaller share of the role's calls are left out: each would be a line, and most a variable.
 const RARE_ACT: f64 = 0.003;
 
 /// Puts rare openings to more frequent ones of the same files; then those of other files, until there are at most `most`. Their
 /// calls stay in the mix.
-fn join_rare(mut openings: Vec<Opening>, all: u64, most: usize) -> Vec<Opening> {
+fn join_rare(mut openings: Vec<Opening>, sets: &[Set], all: u64, most: usize) -> Vec<Opening> {
     openings.sort_by(|a, b| b.stats.calls.cmp(&a.stats.calls).then_with(|| a.keys.cmp(&b.keys)));
     let place = |one: &Opening| (one.creates, one.modes, one.keys[0].1);
     for at in (1..openings.len()).rev() {
@@ -202,7 +203,9 @@ fn join_rare(mut openings: Vec<Opening>, all: u64, most: usize) -> Vec<Opening> 
         let rare = (openings[at].stats.calls as f64) < all as f64 * RARE;
         let one = &openings[at];
         let same_files = openings[..at].iter().position(|other| place(other) == place(one));
-        let same_kind = openings[..at].iter().position(|other| other.creates == one.creates);
+        let order = |one: &Opening| sets.get(one.keys[0].1).map_or(0, |set| set.order);
+        let same_kind = (0..at).filter(|other| openings[*other].creates == one.creates);
+        let same_kind = same_kind.min_by_key(|other| order(&openings[*other]).abs_diff(order(one)));
         let into = same_files.filter(|_| rare || many).or(same_kind.filter(|_| many));
         if let Some(into) = into {
             let one = openings.remove(at);
@@ -245,7 +248,7 @@ impl Builder<'_> {
                 None => {}
             }
         }
-        for opening in join_rare(openings, self.all, most) {
+        for opening in join_rare(openings, self.sets, self.all, most) {
             self.opening(opening);
         }
         for (number, ((set, modes), acts)) in kept.into_iter().enumerate() {
@@ -279,8 +282,13 @@ impl Builder<'_> {
         let mut open = flowop(kind, free(&mut names, "open".into()), 1);
         (open.set, open.modes, open.picks) = (Some(key.1), modes, !creates);
         let mut flowops = vec![open];
-        for (act, of_act) in acts.iter().zip(&stats.acts) {
-            if (of_act.calls as f64) < self.all as f64 * RARE_ACT {
+        let mut acts: Vec<(Act, &ActStats)> = acts.into_iter().zip(&stats.acts).collect();
+        if creates && !acts.iter().any(|(act, _)| act.is_sync()) {
+            // a new file must have something in it before parts of it are read
+            acts.sort_by_key(|(act, _)| !matches!(act, Act::WriteWhole | Act::Append));
+        }
+        for (act, of_act) in &acts {
+            if (of_act.calls as f64) < self.all as f64 * RARE_ACT && !act.is_sync() {
                 self.left_out += of_act.calls;
                 continue;
             }
@@ -292,7 +300,7 @@ impl Builder<'_> {
             flowops.push(one);
         }
         flowops.push(flowop("closefile", "close".into(), 1));
-        let has = |is: fn(Act) -> bool| acts.iter().any(|act| is(*act));
+        let has = |is: fn(Act) -> bool| acts.iter().any(|(act, _)| is(*act));
         let verb = match (has(Act::is_read), has(Act::is_write)) {
             _ if creates => "create",
             (true, true) => "update",
@@ -308,8 +316,8 @@ impl Builder<'_> {
     fn act(&self, act: Act, stats: &ActStats, steps: u64, set: usize) -> Flowop {
         let mut iters = ratio(stats.calls, steps);
         let (kind, name) = match act {
-            Act::ReadWhole => ("readwholefile", "read"),
-            Act::ReadNext | Act::ReadRandom => ("read", "read"),
+            Act::ReadWhole if self.whole_pieces(stats, set) => ("readwholefile", "read"),
+            Act::ReadWhole | Act::ReadNext | Act::ReadRandom => ("read", "read"),
             Act::WriteWhole if self.whole_size(stats, set) => ("writewholefile", "write"),
             Act::WriteWhole | Act::Append => ("appendfile", "append"),
             Act::WriteNext | Act::WriteRandom => ("write", "write"),
@@ -323,6 +331,9 @@ impl Builder<'_> {
         if whole {
             one.sizes = piece(act, stats).map(only);
             iters = ratio(stats.sums.count(), steps);
+        } else if act == Act::ReadWhole && !self.are_larger(stats, set) {
+            // files that end before the read does make it short by themselves
+            one.sizes = Some(stats.asked.clone());
         } else if act.is_read() || act.is_write() {
             one.sizes = Some(stats.sizes.clone());
         }
@@ -337,6 +348,20 @@ impl Builder<'_> {
         let sizes = set.sizes();
         let middle = |sizes: &Sizes| sizes.quantile(0.5).unwrap_or(0) as f64;
         near(stats.sums.mean(), sizes.mean()) && near(middle(&stats.sums), middle(sizes))
+    }
+
+    /// Whether files of the set are read whole in as many reads as was recorded; if not, these reads are said one by one.
+    fn whole_pieces(&self, stats: &ActStats, set: usize) -> bool {
+        let Some(set) = self.sets.get(set) else { return false };
+        let Some(piece) = piece(Act::ReadWhole, stats) else { return false };
+        let (ours, theirs) = (ratio(stats.calls, stats.sums.count()), set.sizes());
+        (ratio(theirs.pieces(piece), theirs.count()) - ours).abs() <= WHOLE_PIECES * ours
+    }
+
+    /// Whether files of the set are mostly larger than those that were read whole.
+    fn are_larger(&self, stats: &ActStats, set: usize) -> bool {
+        let middle = |sizes: &Sizes| sizes.quantile(0.5).unwrap_or(0);
+        self.sets.get(set).is_none_or(|set| middle(set.sizes()) / 2 > middle(&stats.sums))
     }
 
     fn named(&mut self, key: Key, stats: &StepStats, named: Named) {
@@ -359,7 +384,7 @@ impl Builder<'_> {
     fn kept(&mut self, set: usize, modes: Modes, fd: usize, mut acts: KeptActs<'_>) {
         let all: u64 = acts.iter().map(|(.., stats)| stats.count).sum();
         // what is too rare for the mix would only make the loop longer
-        acts.retain(|(.., stats)| stats.count as f64 >= all as f64 * LEFT_OUT / 2.0);
+        acts.retain(|(act, _, stats)| act.is_sync() || stats.count as f64 >= all as f64 * LEFT_OUT / 2.0);
         acts.sort_by_key(|(act, _, stats)| (act.is_sync(), std::cmp::Reverse(stats.count)));
         let most = |is: fn(Act) -> bool| acts.iter().filter(|one| is(one.0)).map(|one| one.2.count).max();
         let Some(transfers) = most(Act::is_write).or(most(Act::is_read)) else {
@@ -428,27 +453,27 @@ impl Builder<'_> {
 /// Sizes within this share of each other are those of whole files.
 const WHOLE_SIZE: f64 = 0.1;
 
-/// A few calls more than one for each file are a few that the system cut short.
-const SINGLE_CALL: f64 = 1.2;
+/// Numbers of reads of a file within this share of each other are those of whole files.
+const WHOLE_PIECES: f64 = 0.2;
+
+/// Steps in which numbers of pieces are compared; from two of them on no known size fits.
+const PIECES_OFF: f64 = 0.05;
 
 /// The largest piece that a personality reads in: each thread has memory for one.
 const PIECE_MAX: u64 = 16 << 20;
 
-/// The size of the pieces in which files are read or written whole, so that their number is that of the recording. `None`: a
-/// file is written at once, whatever its size.
+/// The size of the pieces in which files are read or written whole, so that their number is that of the recording.
 fn piece(act: Act, stats: &ActStats) -> Option<u64> {
-    let files = stats.sums.count();
-    let calls = ratio(stats.calls, files);
-    if calls <= SINGLE_CALL {
-        // no file was longer than the largest read
-        let largest = stats.asked.quantile(1.0).map(|size| size.min(PIECE_MAX));
-        return largest.filter(|_| act == Act::ReadWhole);
-    }
-    let pieces = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
-    let mode = pieces.mode()?.max(1);
-    let expected = (stats.sums.mean() / mode as f64).max(1.0);
-    let fits = expected <= 2.0 * calls;
-    Some(if fits { mode } else { (stats.sums.mean() / calls).ceil() as u64 })
+    let sizes = if act == Act::ReadWhole { &stats.asked } else { &stats.sizes };
+    let off = |piece: u64| {
+        let off = stats.sums.pieces(piece).abs_diff(stats.calls) as f64 / stats.calls.max(1) as f64;
+        (off / PIECES_OFF) as u64
+    };
+    let known = sizes.counts().map(|(size, count)| (size.clamp(1, PIECE_MAX), count));
+    // of sizes that fit as well, one that occurs often
+    let best = known.min_by_key(|(size, count)| (off(*size), std::cmp::Reverse((*count, *size))))?.0;
+    let mean = ratio(stats.sums.total(), stats.calls).ceil() as u64;
+    Some(if off(best) <= 1 { best } else { mean.clamp(1, PIECE_MAX) })
 }
 
 fn only(size: u64) -> Sizes {

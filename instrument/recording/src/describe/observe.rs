@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::group::{Numbers, Pattern};
+use super::group::{Numbers, Pattern, order};
 use super::pages::Pages;
 use super::profile::Profile;
 use super::sizes::ratio;
@@ -15,6 +15,8 @@ use crate::format::{FileKind, Item};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileSeen {
     pub group: u32,
+    /// Its group is that of its size when the first step was counted.
+    placed: bool,
     /// Hash of its directory.
     pub directory: u64,
     pub depth: usize,
@@ -89,6 +91,8 @@ pub(crate) struct Observer {
     last_end_ns: u64,
 }
 
+/// What is said of an open directory that is not read.
+const DIRECTORY: &str = "opens, stats and syncs of a directory (said as those of a file)";
 /// Different shapes of openings; those beyond are counted as kept open.
 const SHAPES_MAX: usize = 4096;
 
@@ -309,11 +313,12 @@ impl Observer {
         let directory = self.seen.files.get(open.path as usize).is_some_and(|file| file.is_directory);
         if directory {
             self.profile.unsaid(match operation.call {
-                Call::Stat => "stat of an open directory",
                 Call::Read | Call::Write => "reads and writes of files without a name (O_TMPFILE)",
-                _ => "fsync of a directory",
+                _ => DIRECTORY,
             });
-        } else {
+        }
+        // WML can only list a directory: what else is done to an open one is said as if it were a file
+        if !directory || !matches!(operation.call, Call::Read | Call::Write) {
             let act = self.act(operation, &mut open);
             let moved = operation.result.max(0) as u64;
             if act.is_read() || act.is_write() {
@@ -388,8 +393,17 @@ impl Observer {
         }
     }
 
-    fn group_of(&self, path: u32) -> u32 {
-        self.seen.files.get(path as usize).map_or(0, |file| file.group)
+    fn group_of(&mut self, path: u32) -> u32 {
+        let Some(file) = self.seen.files.get_mut(path as usize) else { return 0 };
+        if !file.placed && !file.is_directory {
+            file.placed = true;
+            if let Some(pattern) = self.seen.groups.values.get(file.group as usize) {
+                let order = order(file.size.max(file.largest));
+                let pattern = Pattern { order, ..pattern.clone() };
+                file.group = self.seen.groups.of(&pattern);
+            }
+        }
+        file.group
     }
 
     /// A call that is a step of its own.
@@ -435,10 +449,10 @@ impl Observer {
         if is_directory {
             if open.listed > 0 {
                 self.step(&open, Shape::Named(Named::List), &[], 2 + open.listed);
-            } else {
-                self.profile.unsaid("opens of a directory without reading it");
+                self.keep(&mut open);
+                return;
             }
-            return;
+            self.profile.unsaid(DIRECTORY);
         }
         if open.kept {
             self.profile.kept_openings += 1;

@@ -115,7 +115,9 @@ fn of_thread(seen: &Seen, thread: &ThreadSeen, sets: &Sets) -> Role {
         lives: vec![(thread.first_ns, thread.last_ns)],
         ..Role::default()
     };
-    let key = |(shape, group): (u32, u32)| Some((shape, sets.of_group(group)?));
+    let key = |(shape, group): (u32, u32)| {
+        Some((shape, sets.of_step(seen.shapes.values.get(shape as usize), group)?))
+    };
     for (step, stats) in &thread.steps.steps {
         let Some(key) = key(*step) else { continue };
         role.steps.entry(key).or_default().merge(stats);

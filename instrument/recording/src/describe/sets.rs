@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::group::Pattern;
+use super::observe::FileSeen;
 use super::profile::{Profile, hottest};
 use super::sizes::Sizes;
-use super::step::{Act, Shape};
+use super::step::{Act, Named, Shape};
 
 /// What files are used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,15 +19,18 @@ pub(crate) enum Use {
     Passing,
     /// The rest: mostly read and written whole.
     Whole,
+    /// Directories that are made and removed.
+    Directories,
 }
 
 impl Use {
     pub fn words(self) -> &'static str {
         match self {
             Use::Log => "appended to",
-            Use::Data => "many reads and writes of an open file",
+            Use::Data => "read and written in parts",
             Use::Passing => "made and removed",
             Use::Whole => "opened, used, closed",
+            Use::Directories => "directories, made and removed",
         }
     }
 
@@ -36,6 +40,7 @@ impl Use {
             Use::Data => "-data",
             Use::Passing => "-temp",
             Use::Whole => "",
+            Use::Directories => "-directories",
         }
     }
 }
@@ -46,6 +51,8 @@ pub(crate) struct Set {
     pub name: String,
     pub directory: Vec<String>,
     pub usage: Use,
+    /// The order of size of its files.
+    pub order: u8,
     pub groups: Vec<u32>,
     /// Names of groups, for the comment.
     pub names: Vec<String>,
@@ -54,7 +61,6 @@ pub(crate) struct Set {
     pub existing: u64,
     pub created: u64,
     pub deleted: u64,
-    pub directories_made: u64,
     pub directories: u64,
     pub initial: Sizes,
     pub largest: Sizes,
@@ -84,11 +90,17 @@ impl Set {
 pub(crate) struct Sets {
     pub sets: Vec<Set>,
     of: Vec<Option<usize>>,
+    /// That of directories.
+    directories: Option<usize>,
 }
 
 impl Sets {
-    pub fn of_group(&self, group: u32) -> Option<usize> {
-        self.of.get(group as usize).copied().flatten()
+    /// The set of a step on a group.
+    pub fn of_step(&self, shape: Option<&Shape>, group: u32) -> Option<usize> {
+        match shape {
+            Some(Shape::Named(Named::MakeDirectory | Named::RemoveDirectory)) => self.directories,
+            _ => self.of.get(group as usize).copied().flatten(),
+        }
     }
 }
 
@@ -113,8 +125,8 @@ struct Done {
 impl Done {
     /// Appends of each file, from which a file is a log.
     const LOG_APPENDS: u64 = 16;
-    /// Calls of an opening, from which random ones make a data file.
-    const DATA_CALLS: u64 = 8;
+    /// Calls of an opening, from which random ones make a data file: what is read in parts has the size that these parts need.
+    const DATA_CALLS: u64 = 3;
     /// The same for calls of any kind.
     const OPEN_CALLS: u64 = 64;
 
@@ -140,20 +152,20 @@ impl Done {
 pub(crate) fn sets(profile: &Profile, most: usize) -> Sets {
     let seen = &profile.seen;
     let done = done(profile);
-    let mut by_place: BTreeMap<(&[String], Use, &str), Vec<u32>> = BTreeMap::new();
+    let mut by_place: BTreeMap<(&[String], Use, &str, u8), Vec<u32>> = BTreeMap::new();
     for (group, (pattern, done)) in seen.groups.values.iter().zip(&done).enumerate() {
         if done.files > 0 && done.calls > 0 {
             let usage = done.usage();
             // files that stay open are few, and each kind has its own size and use
             let name = if matches!(usage, Use::Data | Use::Log) { pattern.name.as_str() } else { "" };
-            by_place.entry((&pattern.directory, usage, name)).or_default().push(group as u32);
+            by_place.entry((&pattern.directory, usage, name, pattern.order)).or_default().push(group as u32);
         }
     }
     let mut sets: Vec<Set> = by_place
         .into_iter()
-        .map(|((directory, usage, _), groups)| {
+        .map(|((directory, usage, _, order), groups)| {
             let calls = groups.iter().map(|group| done[*group as usize].calls).sum();
-            empty(directory.to_vec(), usage, groups, calls)
+            empty(directory.to_vec(), usage, order, groups, calls)
         })
         .collect();
     while merge_rare(&mut sets) {}
@@ -170,16 +182,14 @@ pub(crate) fn sets(profile: &Profile, most: usize) -> Sets {
         }
         fill(profile, set);
     }
+    let files = sets.len();
+    sets.extend(directories(&seen.files));
     name(&mut sets);
     for (group, pattern) in seen.groups.values.iter().enumerate() {
-        of[group] = of[group].or_else(|| nearest(&sets, pattern));
+        of[group] = of[group].or_else(|| nearest(&sets[..files], pattern));
     }
-    for file in seen.files.iter().filter(|file| file.is_directory) {
-        if let Some(set) = of[file.group as usize].and_then(|set| sets.get_mut(set)) {
-            set.directories_made += file.created;
-        }
-    }
-    Sets { sets, of }
+    let directories = (files < sets.len()).then_some(files);
+    Sets { sets, of, directories }
 }
 
 fn done(profile: &Profile) -> Vec<Done> {
@@ -226,11 +236,12 @@ fn done(profile: &Profile) -> Vec<Done> {
     done
 }
 
-fn empty(directory: Vec<String>, usage: Use, groups: Vec<u32>, calls: u64) -> Set {
+fn empty(directory: Vec<String>, usage: Use, order: u8, groups: Vec<u32>, calls: u64) -> Set {
     Set {
         name: String::new(),
         directory,
         usage,
+        order,
         groups,
         names: Vec::new(),
         calls,
@@ -238,7 +249,6 @@ fn empty(directory: Vec<String>, usage: Use, groups: Vec<u32>, calls: u64) -> Se
         existing: 0,
         created: 0,
         deleted: 0,
-        directories_made: 0,
         directories: 0,
         initial: Sizes::default(),
         largest: Sizes::default(),
@@ -263,23 +273,32 @@ fn merge_rare(sets: &mut Vec<Set>) -> bool {
     let rare = |set: &Set| many(set.usage) && (set.calls as f64) < all as f64 * RARE;
     let mut order: Vec<usize> = (0..sets.len()).filter(|at| rare(&sets[*at])).collect();
     order.sort_by_key(|at| (sets[*at].calls, *at));
-    let alike = |at: &usize| sets.iter().filter(|set| set.usage == sets[*at].usage).count() > 1;
-    let Some(at) = order.into_iter().find(alike) else { return false };
+    let Some(at) = order.into_iter().find(|at| has_alike(sets, *at)) else { return false };
     let small = sets.remove(at);
     join(sets, small);
     true
 }
 
-/// Puts the set of the fewest calls to that which is nearest: of the same use if there is one, then by directory.
+/// Whether there is another set of the same use whose files are as large.
+fn has_alike(sets: &[Set], at: usize) -> bool {
+    sets.iter().filter(|set| (set.usage, set.order) == (sets[at].usage, sets[at].order)).count() > 1
+}
+
+/// Puts a set to that which is nearest: that of the fewest calls among those that have another one of their use and size, if
+/// there are such.
 fn merge_smallest(sets: &mut Vec<Set>) {
-    let Some(at) = (0..sets.len()).min_by_key(|at| (sets[*at].calls, *at)) else { return };
+    let rank = |at: &usize| (!has_alike(sets, *at), sets[*at].calls, *at);
+    let Some(at) = (0..sets.len()).min_by_key(rank) else { return };
     let small = sets.remove(at);
     join(sets, small);
 }
 
 /// Puts a set to the nearest other one.
 fn join(sets: &mut [Set], small: Set) {
-    let near = |set: &Set| (set.usage == small.usage, common(&set.directory, &small.directory), set.calls);
+    let near = |set: &Set| {
+        let far = std::cmp::Reverse(set.order.abs_diff(small.order));
+        (set.usage == small.usage, far, common(&set.directory, &small.directory), set.calls)
+    };
     let Some(into) = sets.iter_mut().max_by_key(|set| near(set)) else { return };
     into.directory.truncate(common(&into.directory, &small.directory));
     into.groups.extend(small.groups);
@@ -289,8 +308,23 @@ fn join(sets: &mut [Set], small: Set) {
 /// The set in whose directory something lies, or that lies in it: the longest common way.
 fn nearest(sets: &[Set], pattern: &Pattern) -> Option<usize> {
     let whole: Vec<String> = pattern.directory.iter().chain([&pattern.name]).cloned().collect();
-    let rank = |at: &usize| (common(&sets[*at].directory, &whole), sets[*at].calls);
+    let rank = |at: &usize| {
+        let set = &sets[*at];
+        let far = std::cmp::Reverse(set.order.abs_diff(pattern.order));
+        (common(&set.directory, &whole), set.usage != Use::Passing, far, set.calls)
+    };
     (0..sets.len()).max_by_key(rank)
+}
+
+/// The set of the directories that the program made and removed.
+fn directories(files: &[FileSeen]) -> Option<Set> {
+    let mut set = empty(Vec::new(), Use::Directories, 0, Vec::new(), 0);
+    for file in files.iter().filter(|file| file.is_directory && file.created + file.deleted > 0) {
+        set.directories += 1;
+        set.created += file.created;
+        set.deleted += file.deleted;
+    }
+    (set.directories > 0).then_some(set)
 }
 
 /// Counts the files of a set.

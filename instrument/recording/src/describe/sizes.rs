@@ -98,6 +98,25 @@ struct Point {
     count: u64,
 }
 
+impl Point {
+    fn middle(&self) -> u64 {
+        self.low + (self.high - self.low) / 2
+    }
+
+    /// Moves an end so that the middle is a mean: long rows at the end hold few large values.
+    fn centre(&mut self, mean: f64) {
+        let mean = (mean as u64).clamp(self.low, self.high);
+        let reach = (mean - self.low).min(self.high - mean);
+        // an end that is nearly reached stays
+        if reach.saturating_mul(CENTRED) < self.high - self.low {
+            (self.low, self.high) = (mean - reach, mean + reach);
+        }
+    }
+}
+
+/// A row is moved if the mean is nearer to an end than this part of it.
+const CENTRED: u64 = 3;
+
 fn quantile_of(points: &[Point], count: u64, share: f64) -> Option<u64> {
     let wanted = (share * count as f64).ceil().max(1.0) as u64;
     let mut below = 0;
@@ -105,7 +124,7 @@ fn quantile_of(points: &[Point], count: u64, share: f64) -> Option<u64> {
         below += point.count;
         below >= wanted
     });
-    found.or(points.last()).map(|point| point.low + (point.high - point.low) / 2)
+    found.or(points.last()).map(Point::middle)
 }
 
 /// A quotient; 0 if there is nothing to divide by.
@@ -209,22 +228,40 @@ impl Sizes {
     pub fn rows(&self) -> Vec<SizeRow> {
         let whole = self.count();
         let mut rows: Vec<Point> = Vec::new();
+        let mut sums: Vec<f64> = Vec::new();
         let (mut below, mut open) = (0.0_f64, false);
         for point in self.points() {
             let share = ratio(point.count, whole);
             let alone = share >= ALONE_SHARE;
             let room = ((1.0 - below) / 2.0).clamp(0.01, ROW_SHARE);
+            let sum = point.middle() as f64 * point.count as f64;
             match rows.last_mut() {
                 Some(last) if open && !alone && ratio(last.count + point.count, whole) <= room => {
                     last.high = last.high.max(point.high);
                     last.count += point.count;
+                    sums[rows.len() - 1] += sum;
                 }
-                _ => rows.push(point),
+                _ => {
+                    rows.push(point);
+                    sums.push(sum);
+                }
             }
             open = !alone;
             below += share;
         }
+        rows.iter_mut().zip(sums).for_each(|(row, sum)| row.centre(sum / row.count.max(1) as f64));
         percents(&rows)
+    }
+
+    /// Different sizes with their counts, frequent ones exactly.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.points().into_iter().map(|point| (point.middle(), point.count))
+    }
+
+    /// The number of pieces of at most `piece` in all of them.
+    pub(crate) fn pieces(&self, piece: u64) -> u64 {
+        let of = |(size, count): (u64, u64)| size.div_ceil(piece.max(1)).max(1).saturating_mul(count);
+        self.counts().map(of).fold(0, u64::saturating_add)
     }
 }
 

@@ -221,11 +221,17 @@ impl Runs {
         self.runs = folded;
     }
 
-    /// Whether the opening is one that stays open: many calls that are no single sequence, or that have others between.
+    /// Whether the opening is one that stays open: many calls that are no single sequence, or that have others between. A file
+    /// that is read in one row is no such one: whoever copies it writes elsewhere between the reads.
     pub fn is_kept(&self) -> bool {
-        let sequence = |act| matches!(act, Act::ReadNext | Act::WriteNext | Act::Append);
-        let single = self.runs.len() == 1 && self.runs.iter().all(|run| sequence(run.act));
-        self.returns >= KEPT_RETURNS || self.calls > KEPT_CALLS && !single
+        let mut transfers = self.runs.iter().map(|run| run.act).filter(|act| *act != Act::Stat);
+        let first = transfers.next().filter(|_| transfers.next().is_none());
+        let returns = self.returns >= KEPT_RETURNS;
+        match first {
+            Some(Act::ReadNext) => false,
+            Some(Act::WriteNext | Act::Append) => returns,
+            _ => returns || self.calls > KEPT_CALLS,
+        }
     }
 
     /// Names whole reads and writes by their name. A file that the opening made or emptied is written whole, if it was written
@@ -259,12 +265,10 @@ pub(crate) struct Steps {
     last: Option<StepKey>,
     /// Steps so far.
     pub done: u64,
-    /// Calls of steps that are not kept apart.
-    pub others: u64,
 }
 
-/// Different steps of a thread.
-const STEPS_MAX: usize = 256;
+/// Different steps of a thread; those beyond count as steps of their shape on other files.
+const STEPS_MAX: usize = 2048;
 /// Different successions of steps of a thread.
 const NEXT_MAX: usize = 1024;
 
@@ -272,10 +276,8 @@ impl Steps {
     /// The statistics of a step, if there is room, and one more of it.
     pub fn one_more(&mut self, key: StepKey, acts: usize, calls: u64) -> Option<&mut StepStats> {
         self.done += 1;
-        if self.steps.len() >= STEPS_MAX && !self.steps.contains_key(&key) {
-            self.others += calls;
-            return None;
-        }
+        let full = self.steps.len() >= STEPS_MAX && !self.steps.contains_key(&key);
+        let key = if full { *self.steps.range((key.0, 0)..=(key.0, u32::MAX)).next()?.0 } else { key };
         if let Some(last) = self.last.replace(key)
             && last != key
             && (self.next.len() < NEXT_MAX || self.next.contains_key(&(last, key)))

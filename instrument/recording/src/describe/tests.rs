@@ -105,6 +105,14 @@ fn what_a_thread_makes_it_removes() {
     assert_eq!(workload.processes[0].threads[0].instances, 3, "{text}");
 }
 
+/// No directory of a long walk is lost, and the large file is in no set with small ones.
+#[test]
+fn a_walk_of_a_tree_keeps_large_files_apart() {
+    let (_, text) = personality(&cases::tree());
+    assert_eq!(lowered(&text).filesets.len(), 2, "{text}");
+    has(&text, &["# 800 times", "size=16777216"]);
+}
+
 /// `--set speed=` drops the rate, or changes it.
 #[test]
 fn the_rate_can_be_dropped() {

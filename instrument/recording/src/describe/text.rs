@@ -6,22 +6,34 @@ use std::fmt::Write as _;
 use super::loops::{Flowop, Loop, Unit};
 use super::profile::Profile;
 use super::roles::{Role, roles};
-use super::sets::{Set, Sets, sets};
+use super::sets::{Set, Sets, Use, sets};
 use super::sizes::{SizeRow, Sizes, ratio};
 
 /// Lines of a personality, about, so that a person can read and edit it.
-const LINES_MAX: usize = 155;
+const LINES_MAX: usize = 200;
 /// Roles with a smaller share of calls and of time are left out, or put together.
 const SMALL_ROLE: f64 = 0.01;
 /// Filesets, roles, and units of a role; the first row whose text is short enough is taken.
-const SHORTER: [(usize, usize, usize); 9] =
-    [(8, 8, 12), (6, 8, 8), (4, 6, 6), (4, 5, 4), (3, 4, 4), (3, 3, 3), (2, 3, 2), (2, 2, 2), (2, 1, 2)];
+const SHORTER: [(usize, usize, usize); 12] = [
+    (8, 8, 12),
+    (7, 8, 8),
+    (6, 6, 6),
+    (6, 5, 5),
+    (6, 4, 4),
+    (5, 4, 3),
+    (5, 3, 2),
+    (5, 2, 2),
+    (4, 2, 2),
+    (4, 1, 2),
+    (3, 1, 2),
+    (2, 1, 2),
+];
 /// Events a second of a personality's `eventgen`, at least: its rate is a whole number, and `$speed` divides it.
 const EVENTS_MIN: f64 = 100.0;
 /// Two numbers of executions this near to a whole one are that.
 const WHOLE: f64 = 0.02;
 /// Seconds that a personality runs, at least and at most.
-const RUN_SECONDS: (u64, u64) = (5, 60);
+const RUN_SECONDS: (u64, u64) = (10, 60);
 /// A fileset that is used up by the run has so many more files than the run takes.
 const SPARE: f64 = 1.25;
 
@@ -196,6 +208,10 @@ impl<'a> Text<'a> {
                 continue;
             }
             let threads = self.roles.iter().map(|(role, _)| role.instances()).sum::<u64>();
+            if set.usage == Use::Directories {
+                self.directories(number, threads);
+                continue;
+            }
             let (entries, percent) = self.entries(number, threads);
             let size = self.size(&format!("{}_size", variable(&set.name)), set.sizes(), 0);
             if is_skewed(&set) {
@@ -210,16 +226,39 @@ impl<'a> Text<'a> {
             let width = (set.files.max(1)).div_ceil(set.directories.max(1)).max(2);
             let width = if set.directories <= 1 { entries.max(2) } else { width };
             self.fileset_comment(&set);
-            _ = write!(
+            _ = writeln!(
                 self.body,
                 "define fileset name={}, path=$dir, entries={entries}, size={size}, dirwidth={width}, prealloc={percent}",
                 set.name
             );
-            if set.directories_made > 0 {
-                _ = write!(self.body, ", leafdirs={}", set.directories_made.max(2 * threads));
-            }
-            self.body.push('\n');
         }
+    }
+
+    /// The set of directories: what the run makes must find room, and what it removes must be there.
+    fn directories(&mut self, number: usize, threads: u64) {
+        let set = &self.sets.sets[number];
+        let units = || self.roles.iter().flat_map(|(_, of)| &of.units);
+        let of_kind = |kind: &str| -> f64 {
+            units().filter(|unit| unit.flowops[0].kind == kind).map(|unit| unit.count).sum()
+        };
+        let (makes, removes) = (of_kind("makedir"), of_kind("removedir"));
+        let runs = self.seconds as f64 / self.profile.seconds() * SPARE;
+        let enough = |takes: f64, gives: f64| match takes > 0.0 {
+            true => ((takes - gives).max(0.0) * runs) as u64 + 2 * threads.max(1),
+            false => 0,
+        };
+        let (room, there) =
+            (enough(makes, removes).min(ENTRIES_MAX), enough(removes, makes).min(ENTRIES_MAX));
+        // where both are needed, neither is rounded away
+        let share = 100.0 * ratio(there, there + room);
+        let percent = if room > 0 && there > 0 { share.round().clamp(1.0, 99.0) } else { share };
+        let leafdirs = (there + room).max(1);
+        _ = writeln!(
+            self.body,
+            "# directories: {} made, {} removed\n\
+             define fileset name={}, path=$dir, entries=0, size=0, dirwidth=20, prealloc={percent:.0}, leafdirs={leafdirs}",
+            set.created, set.deleted, set.name
+        );
     }
 
     /// Whether a loop has an operation on a set.

@@ -223,3 +223,26 @@ pub fn temporary() -> Vec<Item> {
     }
     load.items()
 }
+
+/// One thread walks a tree of many directories of small files and reads each; a file beside them is a hundred times as large as all.
+pub fn tree() -> Vec<Item> {
+    let mut load = Load::new();
+    let walker = load.thread(1, "walk");
+    let letter = |number: u64| char::from(b'a' + number as u8);
+    for number in 0..400_u64 {
+        let place = [letter(number / 26), letter(number % 26)].iter().collect::<String>();
+        let mut read = |name: &str, size: u64| {
+            let path = load.file(&format!("/tree/{place}/{name}"), FileKind::File(size));
+            load.named(walker, Call::Stat, path);
+            let file = load.open(walker, path, libc::O_RDONLY);
+            load.read_whole(walker, file, size, 8192);
+            load.close(walker, file);
+        };
+        read("one.txt", 1000 + number);
+        read("two.c", 3000 + number);
+        if number == 0 {
+            read("large.pack", 16 << 20);
+        }
+    }
+    load.items()
+}
