@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::observe::Seen;
 use super::roles::{Key, Role};
+use super::seen::Seen;
 use super::sets::{Set, free};
 use super::sizes::{Sizes, ratio};
 use super::step::{Act, ActStats, Modes, Named, Shape, StepStats};

@@ -6,7 +6,7 @@
 //! | [`text`] | the personality, as text |
 //! | [`fit`] | distances between two profiles |
 //! | [`sizes`] | distributions in bounded memory |
-//! | `observe` | the pass over the items |
+//! | `observe`, `seen` | the pass over the items, and what it has seen |
 //! | `step` | what a thread does as one act |
 //! | `group`, `sets` | files that are used alike, and the filesets of them |
 //! | `roles`, `loops` | threads that do the same, and what they repeat |
@@ -19,6 +19,7 @@ mod observe;
 mod pages;
 pub mod profile;
 mod roles;
+mod seen;
 mod sets;
 pub mod sizes;
 mod step;

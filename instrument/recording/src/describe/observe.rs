@@ -3,52 +3,14 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::group::{Numbers, Pattern, order};
+use super::group::{Pattern, order};
 use super::pages::Pages;
 use super::profile::Profile;
+use super::seen::{FileSeen, Seen, ThreadSeen};
 use super::sizes::ratio;
-use super::step::{Act, ActStats, Modes, Named, Run, Runs, Shape, StepStats, Steps};
+use super::step::{Act, ActStats, Modes, Named, Run, Runs, Shape, StepStats};
 use crate::call::{Call, Operation};
 use crate::format::{FileKind, Item};
-
-/// A file, by its name.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FileSeen {
-    pub group: u32,
-    /// Its group is that of its size when the first step was counted.
-    placed: bool,
-    /// Hash of its directory.
-    pub directory: u64,
-    pub depth: usize,
-    pub is_directory: bool,
-    /// Whether it is there; `None`: nobody knows yet.
-    pub exists: Option<bool>,
-    /// Its size when the recording began; `None`: it was not there, or nobody knows.
-    pub initial: Option<u64>,
-    /// The recorder said what it was.
-    found: bool,
-    pub size: u64,
-    pub largest: u64,
-    pub opens: u64,
-    pub created: u64,
-    pub deleted: u64,
-    /// The program did something to it.
-    pub touched: bool,
-}
-
-/// A thread.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ThreadSeen {
-    pub name: String,
-    pub first_ns: u64,
-    pub last_ns: u64,
-    pub calls: u64,
-    pub took_ns: u64,
-    pub think_ns: u64,
-    pub steps: Steps,
-    /// The file that it made and closed last.
-    made: Option<u32>,
-}
 
 /// A file that is open.
 #[derive(Debug, Clone)]
@@ -71,15 +33,6 @@ struct Open {
     used: bool,
 }
 
-/// What the pass has seen.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
-    pub files: Vec<FileSeen>,
-    pub threads: Vec<ThreadSeen>,
-    pub groups: Numbers<Pattern>,
-    pub shapes: Numbers<Shape>,
-}
-
 /// The pass.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
@@ -95,6 +48,20 @@ pub(crate) struct Observer {
 const DIRECTORY: &str = "opens, stats and syncs of a directory (said as those of a file)";
 /// Different shapes of openings; those beyond are counted as kept open.
 const SHAPES_MAX: usize = 4096;
+
+impl Profile {
+    /// The profile of items, in their order; stops at the first error.
+    ///
+    /// # Errors
+    /// That of the items.
+    pub fn of<E>(items: impl IntoIterator<Item = Result<Item, E>>) -> Result<Profile, E> {
+        let mut observer = Observer::default();
+        for item in items {
+            observer.item(&item?);
+        }
+        Ok(observer.end())
+    }
+}
 
 impl Observer {
     pub fn item(&mut self, item: &Item) {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::observe::{FileSeen, Observer, Seen};
+use super::seen::{FileSeen, Seen};
 use super::sizes::{Quantiles, Sizes, ratio};
 use crate::call::Call;
-use crate::format::Item;
 
 /// Calls of one kind.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -97,18 +96,6 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile of items, in their order; stops at the first error.
-    ///
-    /// # Errors
-    /// That of the items.
-    pub fn of<E>(items: impl IntoIterator<Item = Result<Item, E>>) -> Result<Profile, E> {
-        let mut observer = Observer::default();
-        for item in items {
-            observer.item(&item?);
-        }
-        Ok(observer.end())
-    }
-
     pub(crate) fn unsaid(&mut self, what: &'static str) {
         *self.unsaid.entry(what).or_default() += 1;
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::observe::{Seen, ThreadSeen};
 use super::profile::Profile;
+use super::seen::{Seen, ThreadSeen};
 use super::sets::{Sets, sets, word};
 use super::sizes::ratio;
 use super::step::{Shape, StepStats};

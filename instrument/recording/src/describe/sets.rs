@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::group::Pattern;
-use super::observe::FileSeen;
 use super::profile::{Profile, hottest};
+use super::seen::FileSeen;
 use super::sizes::Sizes;
 use super::step::{Act, Named, Shape};
 
