@@ -140,10 +140,14 @@ pub fn affected(run: &Run) -> Vec<&'static str> {
         ),
         (
             5,
-            app(|name| name == "io500"),
-            "the time of a stonewall began before the files were opened: writes are too few where that took long",
+            app(|name| name == "io500" || name == "ior"),
+            "the time of a stonewall (ior's -D) began before the files were opened: too little was moved where that took long",
         ),
-        (5, app(|name| name == "ycsb"), "reads of records that were not there yet counted as reads"),
+        (
+            5,
+            app(|name| name == "ycsb"),
+            "reads of workload D of records that were not there yet counted as reads",
+        ),
     ];
     let is_wrong = |(corrected, is_affected, _): &(u32, bool, &str)| run.version < *corrected && *is_affected;
     all.into_iter().filter(is_wrong).map(|(.., what)| what).collect()

@@ -164,7 +164,9 @@ impl Job {
         let mut host = self.host(Flush::EachSecond, place)?;
         self.must_be_absent(&mut host)?;
         let filled = self.fill_at(&mut host, place);
-        if filled.is_err() {
+        // a table that was there after all is not ours, and others may not be either
+        let are_ours = !matches!(&filled, Err(SqlError::Database { error: DbError::TableExists(_), .. }));
+        if filled.is_err() && are_ours {
             // the first error is the one that is told
             let _ = self.take_away(&host);
         }
@@ -178,10 +180,17 @@ impl Job {
         let mut connection = connected.map_err(|error| host.judge("connecting", error))?;
         let tables = self.address.as_ref().map(|_| self.what.tables());
         for table in tables.into_iter().flatten() {
-            if connection.ask(&format!("SELECT COUNT(*) FROM {table}")).is_ok() {
-                return Err(SqlError::Parameter(format!(
-                    "the database holds a table `{table}` already, which loadline does not overwrite; name an empty database"
-                )));
+            match connection.ask(&format!("SELECT COUNT(*) FROM {table}")) {
+                Err(DbError::NoTable(_)) => {}
+                Ok(_) => {
+                    return Err(SqlError::Parameter(format!(
+                        "the database holds a table `{table}` already, which loadline does not overwrite; name an empty database"
+                    )));
+                }
+                // it may be there, and somebody's
+                Err(error) => {
+                    return Err(host.judge(&format!("looking whether there is a table {table}"), error));
+                }
             }
         }
         Ok(())

@@ -340,9 +340,23 @@ fn a_wrong_password_is_told_with_a_remedy() {
     with("right").measure(&pace(0.2), &bench.place()).unwrap();
     assert!(connection.ask("SHOW TABLES").unwrap().is_empty());
     whatever_ends_it_its_tables_go(&with("right"), &mut connection, &bench);
+    let blind = format!("mysql://bob:blind@localhost/loadline?socket={socket}");
+    what_is_there_stays(&private, &blind, &mut connection, &bench);
     drop(connection);
     server.stop().unwrap();
     bench.is_clean();
+}
+
+/// A table that cannot be looked at is somebody's, and stays.
+fn what_is_there_stays(job: &Job, address: &str, connection: &mut Connection, bench: &Bench) {
+    connection.plain("CREATE TABLE sbtest1 (id INT)").unwrap();
+    connection.plain("CREATE USER 'bob'@'localhost' IDENTIFIED BY 'blind'").unwrap();
+    connection.plain("GRANT CREATE, DROP, INSERT ON loadline.* TO 'bob'@'localhost'").unwrap();
+    let blind = Job { address: Some(address.into()), ..job.clone() };
+    let error = blind.fill(&bench.place()).unwrap_err().to_string();
+    assert!(error.contains("looking whether there is a table sbtest1"), "{error}");
+    assert_eq!(connection.ask("SHOW TABLES").unwrap().len(), 1);
+    connection.plain("DROP TABLE sbtest1").unwrap();
 }
 
 fn whatever_ends_it_its_tables_go(job: &Job, connection: &mut Connection, bench: &Bench) {

@@ -9,6 +9,12 @@ pub enum DbError {
     /// A key is there already.
     #[error("{0}")]
     Duplicate(String),
+    /// There is no such table.
+    #[error("{0}")]
+    NoTable(String),
+    /// A table of that name is there already.
+    #[error("{0}")]
+    TableExists(String),
     /// The connection broke: what was under way may or may not have happened.
     #[error("the connection broke: {0}; does the server still run, and what does its log say?")]
     Gone(String),

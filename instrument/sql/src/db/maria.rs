@@ -131,6 +131,8 @@ fn sorted(error: mysql::Error) -> DbError {
             1213 | 1205 | 1020 => DbError::Conflict(text),
             // ER_DUP_ENTRY
             1062 => DbError::Duplicate(text),
+            1146 => DbError::NoTable(text),
+            1050 => DbError::TableExists(text),
             // ER_SERVER_SHUTDOWN, ER_CONNECTION_KILLED, ER_NORMAL_SHUTDOWN
             1053 | 1927 | 1077 => DbError::Gone(text),
             // ER_DISK_FULL, ER_RECORD_FILE_FULL

@@ -144,6 +144,8 @@ fn sorted(error: postgres::Error) -> DbError {
         "40001" | "40P01" => DbError::Conflict(text),
         // unique_violation
         "23505" => DbError::Duplicate(text),
+        "42P01" => DbError::NoTable(text),
+        "42P07" => DbError::TableExists(text),
         // admin_shutdown, crash_shutdown, cannot_connect_now
         "57P01" | "57P02" | "57P03" => DbError::Gone(text),
         "53100" => DbError::Full(text),
