@@ -28,6 +28,7 @@ use crate::program::Looked;
 use helper::Refusal;
 pub(crate) use image::BaseImage;
 use image::Image;
+pub(crate) use image::new_file;
 pub(crate) use system::{System, default_bytes};
 
 /// How long an unmount is tried again: a checker that is being started in another thread holds every open
