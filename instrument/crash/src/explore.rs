@@ -75,8 +75,11 @@ impl<'a> Judge<'a> {
 
     /// Looks at what nothing is known of: whether it can be read, and what the user's checker says.
     fn look(&self, dir: &Utf8Path, progress: Progress) -> Result<Looked, CrashError> {
-        if let Some(why) = unreadable(dir) {
+        if let Some(why) = unreadable(dir, self.stop) {
             return Ok(Looked { breach: Some(Breach::new(Kind::Unreadable, why)), ..Looked::default() });
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(Looked { interrupted: true, ..Looked::default() });
         }
         let Some(checker) = self.checker else { return Ok(Looked::default()) };
         let list = Utf8PathBuf::from(format!("{dir}.marks"));

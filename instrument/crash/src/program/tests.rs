@@ -62,6 +62,22 @@ fn the_socket_answers_when_a_mark_is_in_the_recording() {
 }
 
 #[test]
+fn a_line_without_an_end_is_not_remembered_whole() {
+    let script = "head -c 9000000 /dev/zero | tr '\\0' x > $LOADLINE_MARKS; echo > $LOADLINE_MARKS; echo next > $LOADLINE_MARKS";
+    let (marks, _) = run(&program(script)).unwrap();
+    assert_eq!(marks, ["x".repeat(200).as_str(), "next"]);
+    let (_dir, _, private) = place();
+    let mut note = |_| Ok(());
+    let mut marks = Marks::listen(&private, &mut note).unwrap();
+    let mut pipe = std::fs::File::options().write(true).open(marks.pipe()).unwrap();
+    for _ in 0..200 {
+        pipe.write_all(&[b'x'; 50_000]).unwrap();
+        child::Beside::serve(&mut marks).unwrap();
+        assert!(marks.remembered() <= 4096);
+    }
+}
+
+#[test]
 fn a_program_has_its_directory_and_its_failure_is_told() {
     let here = "test \"$PWD\" = \"$LOADLINE_DIR\" && test {dir} = \"$PWD\" && test -p $LOADLINE_MARKS";
     run(&program(here)).unwrap();
