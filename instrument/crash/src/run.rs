@@ -20,7 +20,7 @@ use crate::oracle::{Kind, Timeline, Weakness};
 use crate::record::{Recorded, record};
 use crate::recording::Recording;
 use crate::shrink::shrink;
-use crate::states::{Plan, plan};
+use crate::states::{Distinct, Plan, plan};
 use crate::verdict::{MinimalCase, Verdict};
 use crate::workload::{Op, Script};
 
@@ -142,7 +142,9 @@ impl Check<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Verdict, CrashError> {
         let history = self.judge.history;
-        let plan = plan(history, self.options.states, self.options.seed, self.stop);
+        // of a script it is known that what is promised only grows
+        let distinct = if self.judge.checker.is_some() { Distinct::Marks } else { Distinct::Images };
+        let plan = plan(history, distinct, self.options.states, self.options.seed, self.stop);
         let mut rigs = match self.stop.load(Ordering::Relaxed) {
             true => Vec::new(),
             false => self.rigs(history.recording(), plan.states.len())?,

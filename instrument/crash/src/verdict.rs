@@ -42,7 +42,7 @@ pub struct Verdict {
     pub exhaustive: bool,
     /// States generated, duplicates included.
     pub tried: u64,
-    /// States with different images.
+    /// States with different images, or with different marks of a user's program passed.
     pub distinct: usize,
     /// Of these, brought up and judged.
     pub checked: usize,
