@@ -94,7 +94,7 @@ impl<'a> Judge<'a> {
             let contract = self.history.contract();
             let base = self.history.recording().base_progress;
             let strict = Window { must: progress.returned, may: progress.begun };
-            if contract.flush_is_durable() || contract.plp && !contract.order_only {
+            if contract.promises_durability() {
                 breaches.extend(check(timeline, strict, tree));
             } else {
                 // only what was there at first can be demanded, and where there is an order also what was

@@ -35,6 +35,11 @@ impl Contract {
         Contract { regime, plp, order_only: false }
     }
 
+    /// Whether what a program has synced must be there after a power cut.
+    pub fn promises_durability(&self) -> bool {
+        self.flush_is_durable() || self.plp && !self.order_only
+    }
+
     /// Whether a completed flush makes durable what it covers.
     pub fn flush_is_durable(&self) -> bool {
         self.regime.honours_flush() && !self.order_only

@@ -175,7 +175,8 @@ impl Worker {
             return helper.mount(&self.device, &self.target, &self.system.options);
         }
         let fs = self.system.fs.name();
-        let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+        // executable: a checker may start what the program has installed
+        let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
         let mut result = Err(Errno::BUSY);
         let start = Instant::now();
         while result == Err(Errno::BUSY) && start.elapsed() < PATIENCE {
