@@ -127,14 +127,14 @@ impl Limits<'_> {
     }
 }
 
-/// Judges all states, or as many as the limits allow: number of the state -> what came of it.
+/// Judges all states, or as many as the limits allow: number of the state -> what came of it; and the error that ended it.
 pub(crate) fn explore(
     judge: &Judge<'_>,
     states: &[State],
     rigs: &mut [Worker],
     limits: &Limits<'_>,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<HashMap<usize, StateVerdict>, CrashError> {
+) -> (HashMap<usize, StateVerdict>, Option<CrashError>) {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let mut judged = HashMap::new();
@@ -173,5 +173,5 @@ pub(crate) fn explore(
             }
         }
     });
-    error.map_or(Ok(judged), Err)
+    (judged, error)
 }
