@@ -89,6 +89,14 @@ pub fn unavailable_error(message: impl std::fmt::Display) -> anyhow::Error {
     ExitError { exit: Exit::CannotHere, message: message.to_string() }.into()
 }
 
+/// An error that kept a verdict from being reached is not to be taken for the verdict that something failed.
+pub fn no_verdict(error: anyhow::Error) -> anyhow::Error {
+    if error.is::<ExitError>() || is_broken_pipe(&error) {
+        return error;
+    }
+    ExitError { exit: Exit::CannotTell, message: format!("{error:#}") }.into()
+}
+
 /// A program cannot be started: the exit code is the one that a shell ends with then.
 pub fn cannot_start(program: &str, error: &std::io::Error) -> anyhow::Error {
     let exit = match error.kind() {

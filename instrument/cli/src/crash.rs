@@ -22,6 +22,9 @@ use crate::cleanup::{utf8, with_journal};
 use crate::console::{self, Exit, bad_input};
 use crate::options::{Crash, Options};
 
+/// Longest name of a folder for a stack.
+const NAME_MAX: usize = 200;
+
 /// Checks each stack.
 pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
     let stacks = StackSpec::parse_list(&arguments.on).map_err(|error| bad_input(format!("--on: {error}")))?;
@@ -34,9 +37,20 @@ pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
         let engines = engines.map_err(|error| bad_input(format!("--engine: {error}")))?;
         return with_journal(options, "crash", |home, journal, stop| {
             databases(arguments, &stacks, &engines, home, journal, stop)
-        });
+        })
+        .map_err(console::no_verdict);
     }
     with_journal(options, "crash", |home, journal, stop| check(arguments, stacks, home, journal, stop))
+        .map_err(console::no_verdict)
+}
+
+/// An error ends it all; a violation that was found before is worth more.
+fn ended_by(error: anyhow::Error, worst: Exit) -> anyhow::Result<Exit> {
+    if worst != Exit::Failed || console::is_broken_pipe(&error) {
+        return Err(error);
+    }
+    host::note!("loadline: {}", workload::address::redact(&format!("{error:#}")));
+    Ok(worst)
 }
 
 fn check(
@@ -47,10 +61,18 @@ fn check(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Exit> {
     let mut worst = Exit::Done;
-    for spec in stacks {
-        let exit = match spec.guest() {
-            Some(_) => guest::check(arguments, &spec, home, journal, stop)?,
-            None => run_on_host(arguments, spec, home, journal, stop)?,
+    let several = stacks.len() > 1;
+    for (number, spec) in stacks.into_iter().enumerate() {
+        let checked = match spec.guest() {
+            Some(_) => guest::check(arguments, &spec, home, journal, stop),
+            None => {
+                let folder = several.then(|| format!("{}-{}", number + 1, file_name(&spec)));
+                run_on_host(arguments, spec, folder.as_deref(), home, journal, stop)
+            }
+        };
+        let exit = match checked {
+            Ok(exit) => exit,
+            Err(error) => return ended_by(error, worst),
         };
         // a violation is worth more than anything else
         if worst.code() != Exit::Failed.code() && exit.code() != Exit::Done.code() {
@@ -64,10 +86,17 @@ fn check(
     Ok(worst)
 }
 
-/// Checks a stack on this machine.
+/// A stack as the name of a folder.
+fn file_name(spec: &StackSpec) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "@,:=._+".contains(c) { c } else { '-' };
+    spec.to_string().chars().map(plain).take(NAME_MAX).collect()
+}
+
+/// Checks a stack on this machine; `folder` is its own one of several in the directory of what is kept.
 fn run_on_host(
     arguments: &Crash,
     spec: StackSpec,
+    folder: Option<&str>,
     home: &Utf8Path,
     journal: &Arc<Journal>,
     stop: &Arc<AtomicBool>,
@@ -76,7 +105,10 @@ fn run_on_host(
         true => load(arguments, stop)?,
         false => Load::Program(program::load(arguments)?),
     };
-    let asked = resolve_options(arguments, spec, home)?;
+    let mut asked = resolve_options(arguments, spec, home)?;
+    if let (Some(keep), Some(folder)) = (&mut asked.keep, folder) {
+        keep.push(folder);
+    }
     let (bar, quiet) = (crate::progress::bar(arguments.quiet), arguments.quiet);
     let checked = crash::run(&asked, &mut load, journal, stop, &mut |progress| {
         if !quiet {
@@ -92,7 +124,7 @@ fn run_on_host(
         Err(CrashError::Program { what }) => {
             return Err(bad_input(format!("{}: {what}{}", asked.spec, program::hint(&arguments.program))));
         }
-        Err(error @ CrashError::BadOption { .. }) => {
+        Err(error @ (CrashError::BadOption { .. } | CrashError::BesideProgram { .. })) => {
             return Err(bad_input(format!("{}: {error}", asked.spec)));
         }
         Err(error) => match error.unavailable() {
@@ -170,7 +202,12 @@ fn databases(
                 None if stop.load(Ordering::Acquire) => {
                     host::note!("loadline: {engine} on {spec}: interrupted: {error}");
                 }
-                None => return Err(anyhow::Error::from(error).context(format!("{engine} on {spec}"))),
+                None => {
+                    return ended_by(
+                        anyhow::Error::from(error).context(format!("{engine} on {spec}")),
+                        worst,
+                    );
+                }
             },
         }
         if stop.load(Ordering::Acquire) {

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -150,6 +151,77 @@ fn marks_are_passed_on_to_the_checker() {
 }
 
 #[test]
+fn a_mark_may_take_back_what_an_earlier_one_has_promised() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4);
+    let checker = "[ \"$LOADLINE_MARK\" != 'have a' ] || test -s a";
+    let program = "echo 1 > a; \"$LOADLINE\" mark 'have a'; \"$LOADLINE\" mark 'dropping a'; rm a";
+    // the image without the file is lawful with all marks passed, too
+    let (code, told) = Check::of("ext4@ideal:32M").shell(checker, program);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("cut after mark 1, have a"), "{told}");
+    let (code, told) = Check::of("ext4@ideal:32M").shell(checker, &program.replacen("a;", "a; sync a .;", 1));
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
+fn marks_are_not_demanded_of_a_device_that_promises_nothing() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4);
+    for (on, more) in [("ext4,nobarrier@980pro:none", &[][..]), ("ext4@980pro:barrier", &["--order-only"])] {
+        let (code, told) = Check::of(on).with(more).shell("true", "true");
+        assert!(code == Some(2) && told.contains("marks that this device need not keep"), "{told}");
+    }
+    // another stack's violation stands
+    let (code, told) = Check::of("ext4@ideal:32M,ext4@980pro:none").shell("test -e late", LATE);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("VIOLATED") && told.contains("need not keep"), "{told}");
+}
+
+/// What it writes last is not synced.
+const LATE: &str = "sync .; echo x > late";
+
+#[test]
+fn each_stacks_smallest_case_is_kept_and_its_owners_alone() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4);
+    let check = Check { states: 20, ..Check::of("ext4@ideal:32M,ext4@980pro:64M") };
+    let check = check.with(&["--keep", "kept", "--check", "test -e late"]);
+    let kept = check.place.dir.path().join("kept");
+    let (code, told) = check.run(&["sh", "-c", LATE]);
+    assert_eq!(code, Some(1), "{told}");
+    for folder in ["1-ext4@ideal:32M", "2-ext4@980pro:64M"] {
+        for file in ["state.img", "state.txt", "state.marks"] {
+            let mode = std::fs::metadata(kept.join(folder).join(file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{folder}/{file}");
+        }
+    }
+}
+
+#[test]
+fn an_error_is_no_violation_and_hides_none() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4);
+    let check = || Check { states: 20, ..Check::of("ext4@ideal:32M") };
+    let (code, told) = check().with(&["--keep", "/proc/kept"]).shell("test -e late", LATE);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("ended early, by an error: make /proc/kept") && told.contains("VIOLATED"),
+        "{told}"
+    );
+    let (code, told) = check().with(&["--work-dir", "/nowhere"]).run(&["true"]);
+    assert!(code == Some(4) && told.contains("/nowhere"), "{told}");
+}
+
+#[test]
+fn a_checker_may_start_what_the_program_has_installed() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4);
+    let setup = ["--setup", "cp /bin/true {dir}/app"];
+    let (code, told) = Check::of("ext4@ideal:32M").with(&setup).shell("{dir}/app verify", LATE);
+    assert_eq!(code, Some(0), "{told}");
+    // what is not there is not there for want of a sync
+    let (code, told) = Check::of("ext4@ideal:32M").shell("{dir}/app verify", "cp /bin/true app");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("could not start a command"), "{told}");
+}
+
+#[test]
 fn a_checker_that_hangs_is_a_violation_of_its_own_kind() {
     needs!(Root, Mounts, Loop, Fuse, Ext4);
     let check = Check { states: 20, ..Check::of("ext4@ideal:32M") }.with(&["--check-limit", "300ms"]);
@@ -184,6 +256,11 @@ fn a_program_or_checker_that_fails_where_no_power_did_is_bad_input() {
     std::fs::write(check.place.dir.path().join("here.txt"), "x").unwrap();
     let (code, told) = check.run(&["cat", "here.txt"]);
     assert!(code == Some(2) && told.contains("write $PWD/here.txt"), "{told}");
+    // whose failure has nothing to do with where the program runs
+    let check = stack();
+    std::fs::write(check.place.dir.path().join("here.txt"), "x").unwrap();
+    let (code, told) = check.with(&["--check", "false"]).run(&["true", "here.txt"]);
+    assert!(code == Some(2) && !told.contains("write $PWD"), "{told}");
     // what was prepared is there in every state
     let check = stack().with(&["--setup", "echo old > {dir}/old", "--check", "grep -q old old"]);
     let (code, told) = check.run(&["sh", "-c", "echo new > new; sync new"]);

@@ -34,9 +34,15 @@ pub enum CrashError {
     /// The workload failed while it was recorded.
     #[error("the workload failed while it was recorded: {0}")]
     Workload(String),
-    /// The user's program, its setup or its checker cannot be judged by: it failed where no power had.
+    /// The user's program failed where no power had.
     #[error("{what}")]
     Program {
+        /// What failed, with the end of its output.
+        what: String,
+    },
+    /// It could not be started; or its setup failed; or its checker rejects what it left.
+    #[error("{what}")]
+    BesideProgram {
         /// What failed, with the end of its output.
         what: String,
     },

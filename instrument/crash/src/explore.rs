@@ -75,8 +75,11 @@ impl<'a> Judge<'a> {
 
     /// Looks at what nothing is known of: whether it can be read, and what the user's checker says.
     fn look(&self, dir: &Utf8Path, progress: Progress) -> Result<Looked, CrashError> {
-        if let Some(why) = unreadable(dir) {
+        if let Some(why) = unreadable(dir, self.stop) {
             return Ok(Looked { breach: Some(Breach::new(Kind::Unreadable, why)), ..Looked::default() });
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(Looked { interrupted: true, ..Looked::default() });
         }
         let Some(checker) = self.checker else { return Ok(Looked::default()) };
         let list = Utf8PathBuf::from(format!("{dir}.marks"));
@@ -91,7 +94,7 @@ impl<'a> Judge<'a> {
             let contract = self.history.contract();
             let base = self.history.recording().base_progress;
             let strict = Window { must: progress.returned, may: progress.begun };
-            if contract.flush_is_durable() || contract.plp && !contract.order_only {
+            if contract.promises_durability() {
                 breaches.extend(check(timeline, strict, tree));
             } else {
                 // only what was there at first can be demanded, and where there is an order also what was
@@ -124,14 +127,14 @@ impl Limits<'_> {
     }
 }
 
-/// Judges all states, or as many as the limits allow: number of the state -> what came of it.
+/// Judges all states, or as many as the limits allow: number of the state -> what came of it; and the error that ended it.
 pub(crate) fn explore(
     judge: &Judge<'_>,
     states: &[State],
     rigs: &mut [Worker],
     limits: &Limits<'_>,
     progress: &mut dyn FnMut(usize, usize),
-) -> Result<HashMap<usize, StateVerdict>, CrashError> {
+) -> (HashMap<usize, StateVerdict>, Option<CrashError>) {
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let mut judged = HashMap::new();
@@ -170,5 +173,5 @@ pub(crate) fn explore(
             }
         }
     });
-    error.map_or(Ok(judged), Err)
+    (judged, error)
 }

@@ -35,6 +35,11 @@ impl Contract {
         Contract { regime, plp, order_only: false }
     }
 
+    /// Whether what a program has synced must be there after a power cut.
+    pub fn promises_durability(&self) -> bool {
+        self.flush_is_durable() || self.plp && !self.order_only
+    }
+
     /// Whether a completed flush makes durable what it covers.
     pub fn flush_is_durable(&self) -> bool {
         self.regime.honours_flush() && !self.order_only
@@ -205,7 +210,7 @@ impl<'a> History<'a> {
         let later = self.windows.partition_point(|cut| *cut <= state.cut);
         let mut latest = state;
         for cut in &self.windows[later..] {
-            let moved = self.at_later_cut(&latest, *cut);
+            let moved = self.at_cut(&latest, *cut);
             if !self.is_lawful(&moved) {
                 break;
             }
@@ -214,13 +219,31 @@ impl<'a> History<'a> {
         latest
     }
 
-    fn at_later_cut(&self, state: &State, cut: usize) -> State {
+    /// The cuts just before `marks` (positions among the events, ascending) at which the image is lawful too, and fewer of them had
+    /// been passed than at its latest cut: its newest write had been submitted.
+    pub(crate) fn earlier_cuts<'m>(&self, latest: &State, marks: &'m [usize]) -> &'m [usize] {
+        let submitted = self.held(latest).filter_map(|(block, version)| {
+            let version = self.versions[block as usize].get(version.checked_sub(1)? as usize)?;
+            Some(version.submitted)
+        });
+        let first = submitted.max().map_or(0, |last| last + 1);
+        let (from, to) = (marks.partition_point(|m| *m < first), marks.partition_point(|m| *m < latest.cut));
+        &marks[from..to.max(from)]
+    }
+
+    /// The same image at another cut, at which all that it holds had been submitted.
+    pub(crate) fn at_cut(&self, state: &State, cut: usize) -> State {
+        let lost = self.held(state).filter(|(block, version)| *version < self.newest_at(*block, cut));
+        State { cut, lost: lost.collect() }
+    }
+
+    /// The version that each block holds.
+    fn held(&self, state: &State) -> impl Iterator<Item = (u32, u32)> {
         let mut lost = state.lost.iter().peekable();
-        let held = (0..self.lbas.len() as u32).map(|block| match lost.next_if(|(b, _)| *b == block) {
+        (0..self.lbas.len() as u32).map(move |block| match lost.next_if(|(b, _)| *b == block) {
             Some(kept) => *kept,
             None => (block, self.newest_at(block, state.cut)),
-        });
-        State { cut, lost: held.filter(|(block, version)| *version < self.newest_at(*block, cut)).collect() }
+        })
     }
 
     /// Raises the versions chosen for `open` (all open blocks of the cut) until they are an order ideal:
@@ -285,13 +308,8 @@ impl<'a> History<'a> {
 
     /// The blocks in which the state differs from the base image: address and contents.
     pub fn image(&self, state: &State) -> Vec<(u64, ContentId)> {
-        let mut lost = state.lost.iter().peekable();
         let mut image = Vec::new();
-        for block in 0..self.lbas.len() as u32 {
-            let version = match lost.next_if(|(b, _)| *b == block) {
-                Some((_, version)) => *version,
-                None => self.newest_at(block, state.cut),
-            };
+        for (block, version) in self.held(state) {
             let content = self.content(block, version);
             let lba = self.lbas[block as usize];
             if version > 0 && content != self.recording.base_of(lba) {

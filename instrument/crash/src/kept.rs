@@ -1,8 +1,10 @@
 //! The smallest failing case in a directory: its image, what was found, and how to bring it up again.
 
+use std::io::Write;
+
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::bring_up::{System, Worker};
+use crate::bring_up::{System, Worker, new_file};
 use crate::error::CrashError;
 use crate::explore::Judge;
 use crate::history::State;
@@ -77,7 +79,7 @@ impl<'a> Kept<'a> {
         };
         let text = dir.join("state.txt");
         let whole = format!("{smallest}\n\n{checker}\n{rest}");
-        std::fs::write(&text, whole).map_err(CrashError::io(format!("write {text}")))?;
+        write_new(&text, &whole)?;
         Ok(image)
     }
 
@@ -85,12 +87,37 @@ impl<'a> Kept<'a> {
     fn write_marks(&self, smallest: &MinimalCase) -> Result<String, CrashError> {
         let marks: String = self.passed.iter().map(|name| format!("{name}\n")).collect();
         let list = self.marks();
-        std::fs::write(&list, &marks).map_err(CrashError::io(format!("write {list}")))?;
+        write_new(&list, &marks)?;
         Ok(format!("--check:\n{}\nmarks:\n{marks}", smallest.said))
     }
+}
+
+/// Writes a file anew: a link that stands in its place is replaced, not followed.
+fn write_new(path: &Utf8Path, text: &str) -> Result<(), CrashError> {
+    let _ = std::fs::remove_file(path);
+    let written = new_file().open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(CrashError::io(format!("write {path}")))
 }
 
 fn operations(script: &Script) -> String {
     let lines = script.ops.iter().enumerate().map(|(number, op)| format!("{number:>5}  {op}\n"));
     format!("operations:\n{}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Utf8Path::from_path(dir.path()).unwrap();
+        let (victim, text) = (dir.join("victim"), dir.join("state.txt"));
+        std::fs::write(&victim, "mine").unwrap();
+        std::os::unix::fs::symlink(&victim, &text).unwrap();
+        write_new(&text, "first").unwrap();
+        write_new(&text, "second").unwrap();
+        let read = |path| std::fs::read_to_string(path).unwrap();
+        assert_eq!([read(&victim), read(&text)], ["mine", "second"]);
+    }
 }

@@ -100,6 +100,14 @@ fn device(options: &CrashOptions, load: &Load) -> Result<(AttachOptions, Contrac
         return Err(CrashError::BadOption { what });
     }
     let contract = Contract { order_only, ..Contract::new(attach.regime, profile.power.plp) };
+    if let Load::Program(program) = load
+        && program.checker.is_some()
+        && !contract.promises_durability()
+    {
+        let what = "a checker would be told of marks that this device need not keep: flushes make nothing durable here. \
+                    Leave out --check, or name a device whose flushes count, such as 980pro:flush";
+        return Err(CrashError::BadOption { what: what.into() });
+    }
     Ok((attach, contract))
 }
 

@@ -20,7 +20,7 @@ use crate::oracle::{Kind, Timeline, Weakness};
 use crate::record::{Recorded, record};
 use crate::recording::Recording;
 use crate::shrink::shrink;
-use crate::states::{Plan, plan};
+use crate::states::{Distinct, Plan, plan};
 use crate::verdict::{MinimalCase, Verdict};
 use crate::workload::{Op, Script};
 
@@ -142,7 +142,9 @@ impl Check<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Verdict, CrashError> {
         let history = self.judge.history;
-        let plan = plan(history, self.options.states, self.options.seed, self.stop);
+        // of a script it is known that what is promised only grows
+        let distinct = if self.judge.checker.is_some() { Distinct::Marks } else { Distinct::Images };
+        let plan = plan(history, distinct, self.options.states, self.options.seed, self.stop);
         let mut rigs = match self.stop.load(Ordering::Relaxed) {
             true => Vec::new(),
             false => self.rigs(history.recording(), plan.states.len())?,
@@ -151,10 +153,16 @@ impl Check<'_> {
         let until = self.options.budget.map(|budget| start + budget);
         let limits = Limits { until, stop: self.stop };
         let of = plan.states.len();
-        let judged = explore(self.judge, &plan.states, &mut rigs, &limits, &mut |checked, failed| {
-            progress(Progress::Checking { checked, of, failed });
-        })?;
+        let (judged, mut error) =
+            explore(self.judge, &plan.states, &mut rigs, &limits, &mut |checked, failed| {
+                progress(Progress::Checking { checked, of, failed });
+            });
         let seconds = start.elapsed().as_secs_f64();
+        if judged.is_empty()
+            && let Some(error) = error
+        {
+            return Err(error);
+        }
         let mut verdict = figures(recorded, history, &plan, &judged);
         verdict.workload = workload.to_owned();
         verdict.seed = self.options.seed;
@@ -163,8 +171,11 @@ impl Check<'_> {
         if let Some((number, kind)) = worst(&plan.states, &judged) {
             let worst = (&plan.states[number], &judged[&number], kind);
             let describer = Describer::new(history, self.script, self.judge.marks, self.system.fs);
-            verdict.smallest = Some(self.smallest(worst, &mut rigs[0], &describer, progress)?);
+            let (smallest, trouble) = self.smallest(worst, &mut rigs[0], &describer, progress);
+            verdict.smallest = Some(smallest);
+            error = error.or(trouble);
         }
+        verdict.error = error.map(|error| error.to_string());
         Ok(verdict)
     }
 
@@ -179,13 +190,14 @@ impl Check<'_> {
         (0..jobs).map(|i| Worker::new(self.journal, self.place.path(), i, self.system, &pristine)).collect()
     }
 
+    /// The smallest case that was found, and what ended the search or kept it from being kept.
     fn smallest(
         &self,
         (state, judged, kind): (&State, &StateVerdict, Kind),
         rig: &mut Worker,
         describer: &Describer<'_>,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<MinimalCase, CrashError> {
+    ) -> (MinimalCase, Option<CrashError>) {
         let (until, mut tried, mut failure) = (Instant::now() + SHRINK_MAX, 0, None);
         let limits = Limits { until: Some(until), stop: self.stop };
         // of the last state that failed, which is the smallest one
@@ -210,22 +222,33 @@ impl Check<'_> {
                 }
             }
         });
-        if let Some(error) = failure {
-            return Err(error);
-        }
         let mut smallest = describer.smallest(&small, kind, judged);
         smallest.tried = tried;
         smallest.lost_at_first = state.lost.len();
         match &self.options.keep {
             Some(dir) => {
-                let kept = Kept::new(dir, self.judge, &small)?;
-                smallest.again = self.script.is_none().then(|| kept.again(self.system));
-                smallest.kept = Some(kept.write(self.script, &smallest, rig)?);
+                if let Err(error) = self.keep(dir, &small, &mut smallest, rig) {
+                    smallest.again = None;
+                    failure.get_or_insert(error);
+                }
             }
             None if self.judge.marks.is_some() => smallest.again = Some(KEEP_HINT.into()),
             None => {}
         }
-        Ok(smallest)
+        (smallest, failure)
+    }
+
+    fn keep(
+        &self,
+        dir: &Utf8Path,
+        state: &State,
+        smallest: &mut MinimalCase,
+        rig: &mut Worker,
+    ) -> Result<(), CrashError> {
+        let kept = Kept::new(dir, self.judge, state)?;
+        smallest.again = self.script.is_none().then(|| kept.again(self.system));
+        smallest.kept = Some(kept.write(self.script, smallest, rig)?);
+        Ok(())
     }
 }
 

@@ -5,19 +5,22 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::history::{History, Open, State};
+use crate::recording::{Event, Mark};
 use stats::rng::SplitMix;
 
 /// How many of the writes before a cut are taken for the ones that an unlucky cut would lose.
 const NEAR: usize = 48;
 /// Random states generated for each one wanted, before the search for new ones is given up.
 const PATIENCE: u64 = 50;
+/// Where marks count, one of so many states is for images with fewer of them passed.
+const FEWER_MARKS: usize = 4;
 /// Prefixes, dropped and kept writes of one window that are tried one by one.
 const EACH_MAX: usize = 400;
 
 /// The states to check.
 #[derive(Debug)]
 pub struct Plan {
-    /// Distinct by the bytes of their images, in the order in which they should be checked.
+    /// Distinct by the bytes of their images, and by the marks passed if these count, in the order in which they should be checked.
     pub states: Vec<State>,
     /// Whether these are all there are.
     pub exhaustive: bool,
@@ -76,30 +79,66 @@ impl Window {
     }
 }
 
-/// Chooses up to `limit` distinct states, each at the latest cut at which it is lawful. Once `stop` is set, what was
-/// chosen until then is all.
-pub fn plan(history: &History<'_>, limit: usize, seed: u64, stop: &AtomicBool) -> Plan {
+/// Which states are distinct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distinct {
+    /// Those with different images: what is promised only grows, so each is judged at its latest cut.
+    Images,
+    /// Also those with different marks passed: a mark may take back what an earlier one has promised.
+    Marks,
+}
+
+/// Chooses up to `limit` distinct states, each at the latest cut at which it is lawful, and if marks count also at earlier ones. Once
+/// `stop` is set, what was chosen until then is all.
+pub fn plan(history: &History<'_>, distinct: Distinct, limit: usize, seed: u64, stop: &AtomicBool) -> Plan {
     let cuts = history.windows().iter().rev().take_while(|_| !stop.load(Ordering::Relaxed));
     let windows: Vec<Window> = cuts.map(|cut| Window::new(history, *cut)).collect();
     let total: f64 = windows.iter().map(|w| w.choices_log2.exp2()).sum();
-    let mut collector =
-        Collector { history, limit, stop, seen: HashSet::new(), states: Vec::new(), tried: 0 };
-    let exhaustive = total <= limit as f64;
+    let marks = match distinct {
+        Distinct::Images => Vec::new(),
+        Distinct::Marks => marks(history),
+    };
+    // images before anything else
+    let room = if marks.is_empty() { limit } else { limit - limit / FEWER_MARKS };
+    let mut collector = Collector {
+        history,
+        marks,
+        limit: room,
+        stop,
+        seen: HashSet::new(),
+        spans: HashSet::new(),
+        spanning: Vec::new(),
+        states: Vec::new(),
+        tried: 0,
+    };
+    let rng = &mut SplitMix::new(seed);
+    let exhaustive = total <= room as f64;
     if exhaustive {
         windows.iter().for_each(|window| collector.all(window));
     } else {
-        collector.sample(&windows, &mut SplitMix::new(seed));
+        collector.sample(&windows, rng);
+    }
+    collector.limit = limit;
+    let all_marks = collector.with_fewer_marks(rng);
+    if !exhaustive {
+        rng.shuffle(&mut collector.states);
     }
     let Collector { states, tried, .. } = collector;
-    let exhaustive = exhaustive && !stop.load(Ordering::Relaxed);
+    let exhaustive = exhaustive && all_marks && !stop.load(Ordering::Relaxed);
     Plan { states, exhaustive, tried, choices_log2: total.max(1.0).log2() }
 }
 
 struct Collector<'h, 'a> {
     history: &'h History<'a>,
+    /// Positions of the marks, if they count.
+    marks: Vec<usize>,
     limit: usize,
     stop: &'h AtomicBool,
-    seen: HashSet<u128>,
+    /// Image and marks passed.
+    seen: HashSet<(u128, usize)>,
+    /// Image, and the fewest and the most marks passed with which it is lawful, if these differ; and such states, at their latest cut.
+    spans: HashSet<(u128, usize, usize)>,
+    spanning: Vec<State>,
     states: Vec<State>,
     tried: u64,
 }
@@ -117,8 +156,19 @@ impl Collector<'_, '_> {
         self.tried += 1;
         self.history.settle(window.cut, &window.open, &mut choice);
         let state = self.history.state(window.cut, &window.open, &choice);
-        if self.seen.insert(self.history.hash(&state)) {
-            self.states.push(self.history.latest(state));
+        let hash = self.history.hash(&state);
+        if self.marks.is_empty() && self.seen.contains(&(hash, 0)) {
+            return;
+        }
+        let latest = self.history.latest(state);
+        let most = self.marks.partition_point(|mark| *mark < latest.cut);
+        // other versions with the same bytes may be lawful from another cut on
+        let fewest = most - self.history.earlier_cuts(&latest, &self.marks).len();
+        if fewest < most && self.spans.insert((hash, fewest, most)) {
+            self.spanning.push(latest.clone());
+        }
+        if self.seen.insert((hash, most)) {
+            self.states.push(latest);
         }
     }
 
@@ -165,8 +215,49 @@ impl Collector<'_, '_> {
             let choice = random(window, rng);
             self.offer(window, choice);
         }
-        rng.shuffle(&mut self.states);
     }
+
+    /// Images that were found, at earlier cuts, with fewer marks passed; whether these are all.
+    fn with_fewer_marks(&mut self, rng: &mut SplitMix) -> bool {
+        let marks = std::mem::take(&mut self.marks);
+        let spanning = std::mem::take(&mut self.spanning);
+        let images: Vec<(&State, &[usize])> =
+            spanning.iter().map(|state| (state, self.history.earlier_cuts(state, &marks))).collect();
+        let all: usize = images.iter().map(|(_, cuts)| cuts.len()).sum();
+        if all <= self.limit.saturating_sub(self.states.len()) {
+            for (state, cuts) in &images {
+                cuts.iter().for_each(|cut| self.offer_at(state, *cut, &marks));
+            }
+            return true;
+        }
+        let patience = self.tried + PATIENCE * self.limit as u64;
+        while !self.is_full() && self.tried < patience {
+            if let Some((state, cuts)) = rng.pick(&images)
+                && let Some(cut) = rng.pick(cuts)
+            {
+                self.offer_at(state, *cut, &marks);
+            }
+        }
+        false
+    }
+
+    fn offer_at(&mut self, state: &State, cut: usize, marks: &[usize]) {
+        if self.is_full() {
+            return;
+        }
+        self.tried += 1;
+        let earlier = self.history.at_cut(state, cut);
+        let key = (self.history.hash(&earlier), marks.partition_point(|mark| *mark < cut));
+        if self.history.is_lawful(&earlier) && self.seen.insert(key) {
+            self.states.push(earlier);
+        }
+    }
+}
+
+/// Where marks were passed.
+fn marks(history: &History<'_>) -> Vec<usize> {
+    let events = history.recording().events.iter().enumerate();
+    events.filter(|(_, event)| matches!(event, Event::Mark(Mark::Return(_)))).map(|(at, _)| at).collect()
 }
 
 fn weighted(weights: &[f64], rng: &mut SplitMix) -> usize {

@@ -42,7 +42,7 @@ pub struct Verdict {
     pub exhaustive: bool,
     /// States generated, duplicates included.
     pub tried: u64,
-    /// States with different images.
+    /// States with different images, or with different marks of a user's program passed.
     pub distinct: usize,
     /// Of these, brought up and judged.
     pub checked: usize,
@@ -67,6 +67,8 @@ pub struct Verdict {
     pub marks: Option<usize>,
     /// The command that judged its states.
     pub checker: Option<String>,
+    /// The error that ended the check early: what was found until then stands.
+    pub error: Option<String>,
     /// The smallest failing case.
     pub smallest: Option<MinimalCase>,
 }
@@ -78,17 +80,17 @@ pub enum Outcome {
     Clean,
     /// Some state is not what it must be.
     Violated,
-    /// No state was checked.
+    /// No state was checked, or an error ended the check and there was no violation before.
     Nothing,
 }
 
 impl Verdict {
     /// What it amounts to.
     pub fn outcome(&self) -> Outcome {
-        match (self.checked, self.failed) {
-            (0, _) => Outcome::Nothing,
-            (_, 0) => Outcome::Clean,
-            _ => Outcome::Violated,
+        match (self.failed, self.checked, &self.error) {
+            (1.., ..) => Outcome::Violated,
+            (0, 1.., None) => Outcome::Clean,
+            _ => Outcome::Nothing,
         }
     }
 
@@ -219,7 +221,13 @@ impl fmt::Display for Verdict {
             )?;
             writeln!(f, "            {example}")?;
         }
+        if let Some(error) = &self.error {
+            writeln!(f, "  ended     early, by an error: {error}")?;
+        }
         match self.outcome() {
+            Outcome::Nothing if self.checked > 0 => {
+                write!(f, "  verdict   none: no violation in the {} states before the error", self.checked)
+            }
             Outcome::Nothing => write!(f, "  verdict   none: no state was checked"),
             Outcome::Clean => write!(f, "  verdict   no violation"),
             Outcome::Violated => {
@@ -281,5 +289,27 @@ impl fmt::Display for MinimalCase {
             write!(f, "\n  {:<8}  {line}", if number == 0 { "again" } else { "" })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_before_an_error_stands_and_nothing_more() {
+        let verdict = |checked, failed, error: Option<&str>| Verdict {
+            checked,
+            failed,
+            error: error.map(str::to_owned),
+            ..Verdict::default()
+        };
+        let outcome = |checked, failed, error| verdict(checked, failed, error).outcome();
+        assert_eq!(outcome(5, 0, None), Outcome::Clean);
+        assert_eq!(outcome(0, 0, None), Outcome::Nothing);
+        assert_eq!(outcome(5, 0, Some("no space")), Outcome::Nothing);
+        assert_eq!(outcome(5, 1, Some("no space")), Outcome::Violated);
+        let text = verdict(5, 0, Some("no space")).to_string();
+        assert!(text.contains("by an error: no space") && text.contains("in the 5 states before"), "{text}");
     }
 }

@@ -25,12 +25,16 @@ pub(super) fn load(arguments: &Crash) -> anyhow::Result<Program> {
     Ok(Program { words, setup: arguments.setup.clone(), checker, loadline })
 }
 
-/// What may be wrong with the arguments of a program that has failed: files that are here are not where it runs.
+/// What may be wrong with the arguments of a program that has failed: files that are here may not be where it runs.
 pub(super) fn hint(words: &[String]) -> String {
     let is_here =
-        |word: &&String| Path::new(word.as_str()).is_relative() && Path::new(word.as_str()).exists();
+        |word: &&String| Path::new(word.as_str()).is_relative() && Path::new(word.as_str()).is_file();
     match words.iter().skip(1).find(is_here) {
-        Some(word) => format!("\nit runs in the stack's directory, where {word} is not: write $PWD/{word}"),
+        Some(word) => {
+            format!(
+                "\nit runs in the stack's directory, not here: if the {word} of this directory is meant, write $PWD/{word}"
+            )
+        }
         None => String::new(),
     }
 }

@@ -1,9 +1,9 @@
 //! A worker's image: a sparse file in memory that goes back to what it was without being copied whole.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 
 use camino::Utf8Path;
@@ -36,6 +36,13 @@ impl BaseImage {
     }
 }
 
+/// A file that was not there, also not as a link, and that is its owner's alone: an image holds whatever a program has written.
+pub(crate) fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options
+}
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Image {
@@ -47,7 +54,7 @@ pub(crate) struct Image {
 impl Image {
     /// A new file that holds the pristine bytes.
     pub(crate) fn create(path: &Utf8Path, pristine: Arc<BaseImage>) -> io::Result<Image> {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let file = new_file().read(true).open(path)?;
         file.set_len(pristine.bytes.len() as u64)?;
         for lba in &pristine.filled {
             file.write_all_at(pristine.block(*lba), lba * BLOCK as u64)?;
@@ -129,7 +136,7 @@ impl Image {
 /// Copies a sparse file, holes and all.
 pub(crate) fn copy_sparse(from: &Utf8Path, to: &Utf8Path) -> io::Result<()> {
     let source = File::open(from)?;
-    let target = File::options().write(true).create_new(true).open(to)?;
+    let target = new_file().open(to)?;
     let end = source.metadata()?.len();
     target.set_len(end)?;
     let (mut at, mut buffer) = (0, vec![0; PIECE]);
@@ -154,6 +161,8 @@ pub(crate) fn copy_sparse(from: &Utf8Path, to: &Utf8Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use stats::rng::SplitMix;
 
@@ -165,6 +174,11 @@ mod tests {
         let pristine = Arc::new(BaseImage::new(1000, &BTreeMap::from(filled)));
         let mut image = Image::create(&path, pristine.clone()).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), pristine.bytes);
+        let copy = path.with_extension("copy");
+        copy_sparse(&path, &copy).unwrap();
+        for file in [&path, &copy] {
+            assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
+        }
         let mut rng = SplitMix::new(1);
         for round in 0..30 {
             let blocks: Vec<(u64, Vec<u8>)> =

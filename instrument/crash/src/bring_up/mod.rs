@@ -28,6 +28,7 @@ use crate::program::Looked;
 use helper::Refusal;
 pub(crate) use image::BaseImage;
 use image::Image;
+pub(crate) use image::new_file;
 pub(crate) use system::{System, default_bytes};
 
 /// How long an unmount is tried again: a checker that is being started in another thread holds every open
@@ -174,7 +175,8 @@ impl Worker {
             return helper.mount(&self.device, &self.target, &self.system.options);
         }
         let fs = self.system.fs.name();
-        let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+        // executable: a checker may start what the program has installed
+        let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
         let mut result = Err(Errno::BUSY);
         let start = Instant::now();
         while result == Err(Errno::BUSY) && start.elapsed() < PATIENCE {

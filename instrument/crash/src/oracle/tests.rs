@@ -217,3 +217,15 @@ fn strange_names_unreadable_files_and_undone_removals() {
     assert_eq!(kinds(&timeline, 3, 4, &trees[1]), [], "before the directory's sync it may come back");
     assert_eq!(kinds(&timeline, 4, 4, &trees[1]), [Kind::Lost]);
 }
+
+#[test]
+fn holes_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(dir.path()).unwrap();
+    let sparse = std::fs::File::create(root.join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"x", 1 << 30).unwrap();
+    sparse.set_len(1 << 42).unwrap();
+    let start = std::time::Instant::now();
+    assert_eq!(unreadable(root, &std::sync::atomic::AtomicBool::new(false)), None);
+    assert!(start.elapsed() < std::time::Duration::from_secs(10));
+}

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use camino::Utf8Path;
+use rustix::fs::{SeekFrom, seek};
 
 use crate::workload::data::{self, SECTOR, Sector};
 
@@ -45,11 +48,12 @@ pub fn observe(root: &Utf8Path) -> Tree {
     tree
 }
 
-/// Reads everything below `root`, whatever it is called: the first thing that cannot be read, and why.
-pub fn unreadable(root: &Utf8Path) -> Option<String> {
+/// Reads everything below `root`, whatever it is called: the first thing that cannot be read, and why. Once `stop` is set, what was
+/// read until then is all.
+pub fn unreadable(root: &Utf8Path, stop: &AtomicBool) -> Option<String> {
     let mut buffer = vec![0; PIECE];
     let mut dirs = vec![root.as_std_path().to_owned()];
-    while let Some(dir) = dirs.pop() {
+    while let Some(dir) = dirs.pop().filter(|_| !stop.load(Ordering::Relaxed)) {
         let told = |path: &Path, error: std::io::Error| {
             let path = path.strip_prefix(root).unwrap_or(path);
             Some(format!(
@@ -69,7 +73,7 @@ pub fn unreadable(root: &Utf8Path) -> Option<String> {
             let path = entry.path();
             let read = entry.file_type().and_then(|kind| {
                 if kind.is_file() {
-                    return read_all(&path, &mut buffer);
+                    return read_all(&path, &mut buffer, stop);
                 }
                 if kind.is_dir() {
                     dirs.push(path.clone());
@@ -84,10 +88,26 @@ pub fn unreadable(root: &Utf8Path) -> Option<String> {
     None
 }
 
-fn read_all(path: &Path, buffer: &mut [u8]) -> std::io::Result<()> {
-    let mut file = File::open(path)?;
-    while file.read(buffer)? > 0 {}
-    Ok(())
+/// Reads what is not a hole: a file may be larger than any device.
+fn read_all(path: &Path, buffer: &mut [u8], stop: &AtomicBool) -> std::io::Result<()> {
+    let file = File::open(path)?;
+    let mut at = 0;
+    loop {
+        at = match seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let hole = seek(&file, SeekFrom::Hole(at))?;
+        while at < hole {
+            let length = buffer.len().min(usize::try_from(hole - at).unwrap_or(usize::MAX));
+            let read = file.read_at(&mut buffer[..length], at)?;
+            if read == 0 || stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            at += read as u64;
+        }
+    }
 }
 
 fn walk(dir: &Utf8Path, prefix: &str, tree: &mut Tree) {

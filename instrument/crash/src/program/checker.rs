@@ -12,7 +12,7 @@ use super::{LAST_MARK, MARKS_LIST, MARKS_PASSED, shell};
 use crate::error::CrashError;
 use crate::oracle::{Breach, Kind};
 
-/// Exit codes of a shell that could not start a command.
+/// Exit codes of a shell that could not start a command: what it was to start may be what a power cut has destroyed.
 const NOT_STARTED: [i32; 2] = [126, 127];
 
 /// Who judges states.
@@ -57,7 +57,7 @@ impl Checker {
         let (ended, output) = running.wait(Some(self.limit), stop, None)?;
         match ended {
             Ended::Exited(status) if status.success() => Ok(Looked::default()),
-            Ended::Exited(status) => self.rejected(status, output),
+            Ended::Exited(status) => Ok(rejected(status, output)),
             Ended::Stopped => Ok(Looked { interrupted: true, ..Looked::default() }),
             Ended::TooLong => {
                 let detail = format!("--check: hung, not done after {:.1} s", self.limit.as_secs_f64());
@@ -65,20 +65,18 @@ impl Checker {
             }
         }
     }
+}
 
-    fn rejected(&self, status: ExitStatus, output: String) -> Result<Looked, CrashError> {
-        let last = output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-        if status.code().is_some_and(|code| NOT_STARTED.contains(&code)) {
-            let what = format!("--check: the shell could not start a command ({status}): {last}");
-            return Err(CrashError::Program { what });
+fn rejected(status: ExitStatus, output: String) -> Looked {
+    let last = output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) if NOT_STARTED.contains(&code) => {
+            format!("exit code {code}, with which a shell says that it could not start a command")
         }
-        let how = match (status.code(), status.signal()) {
-            (Some(code), _) => format!("exit code {code}"),
-            (None, Some(signal)) => format!("killed by signal {signal}"),
-            (None, None) => status.to_string(),
-        };
-        let detail =
-            if last.is_empty() { format!("--check: {how}") } else { format!("--check: {how}: {last}") };
-        Ok(Looked { breach: Some(Breach::new(Kind::Rejected, detail)), output, interrupted: false })
-    }
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => status.to_string(),
+    };
+    let detail = if last.is_empty() { format!("--check: {how}") } else { format!("--check: {how}: {last}") };
+    Looked { breach: Some(Breach::new(Kind::Rejected, detail)), output, interrupted: false }
 }

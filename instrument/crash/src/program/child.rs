@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// The end of the output that is kept.
 const OUTPUT_MAX: usize = 4000;
 
+/// Most pieces of the output that are read before something else is looked at: as much as a pipe can hold.
+const PIECES_MAX: usize = 256;
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -139,10 +142,11 @@ struct Output {
 }
 
 impl Output {
-    /// Reads what is there.
+    /// Reads what is there, but no more than a pipe can hold: some print for ever.
     fn read(&mut self) -> io::Result<()> {
         let mut piece = [0; 4096];
-        while let Some(reader) = &mut self.reader {
+        for _ in 0..PIECES_MAX {
+            let Some(reader) = &mut self.reader else { return Ok(()) };
             match reader.read(&mut piece) {
                 Ok(0) => self.reader = None,
                 Ok(length) => self.keep(&piece[..length]),

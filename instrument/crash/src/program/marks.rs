@@ -19,6 +19,8 @@ use crate::error::CrashError;
 const NAME_MAX: usize = 200;
 /// Most bytes of a line.
 const LINE_MAX: usize = 4096;
+/// Most pieces of such a length that are read before something else is served: as much as a pipe can hold.
+const PIECES_MAX: usize = 256;
 /// Most programs that talk at a time.
 const TALKS_MAX: usize = 256;
 /// Most marks of a program.
@@ -89,6 +91,12 @@ impl<'a> Marks<'a> {
         Ok(Ok(()))
     }
 
+    /// Bytes of the pipe that are no mark yet.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.pipe.buffer.len()
+    }
+
     fn welcome(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.talks.len() < TALKS_MAX && stream.set_nonblocking(true).is_ok() {
@@ -100,7 +108,7 @@ impl<'a> Marks<'a> {
     /// Serves one who talks; whether he may say more.
     fn answer(&mut self, talk: &mut Lines<UnixStream>) -> Result<bool, CrashError> {
         let is_open = talk.read();
-        while let Some(line) = talk.next() {
+        for line in talk.lines() {
             let answer = match self.pass(&line)? {
                 Ok(()) => "ok\n".to_owned(),
                 Err(why) => format!("no: {why}\n"),
@@ -122,7 +130,7 @@ impl Beside for Marks<'_> {
     fn serve(&mut self) -> Result<(), CrashError> {
         // what is in the pipe was said before what is said now
         self.pipe.read();
-        while let Some(line) = self.pipe.next() {
+        for line in self.pipe.lines() {
             let _ = self.pass(&line)?;
         }
         self.welcome();
@@ -146,26 +154,37 @@ impl<S: Read> Lines<S> {
         Lines { source, buffer: Vec::new() }
     }
 
-    /// Reads what is there; whether there may be more one day.
+    /// Reads what is there, but no more than is served at a time; whether there may be more one day. Of a line without an end only the
+    /// beginning is kept, which is enough for a name.
     fn read(&mut self) -> bool {
         let mut piece = [0; LINE_MAX];
-        loop {
+        for _ in 0..PIECES_MAX {
             match self.source.read(&mut piece) {
                 Ok(0) => return false,
-                Ok(length) => self.buffer.extend_from_slice(&piece[..length]),
+                Ok(length) => {
+                    self.buffer.extend_from_slice(&piece[..length]);
+                    let line = self.line_start();
+                    self.buffer.truncate(line.saturating_add(LINE_MAX));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
         }
         // a line without an end
-        self.buffer.len() <= LINE_MAX || self.buffer.contains(&b'\n')
+        self.buffer.len() - self.line_start() < LINE_MAX
     }
 
-    fn next(&mut self) -> Option<String> {
-        let end = self.buffer.iter().position(|byte| *byte == b'\n')?;
-        let line: Vec<u8> = self.buffer.drain(..=end).collect();
-        Some(String::from_utf8_lossy(&line[..end]).into_owned())
+    /// Where the line begins that has no end yet.
+    fn line_start(&self) -> usize {
+        self.buffer.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
+    }
+
+    /// The lines that have an end.
+    fn lines(&mut self) -> Vec<String> {
+        let whole: Vec<u8> = self.buffer.drain(..self.line_start()).collect();
+        let lines = whole.split_inclusive(|byte| *byte == b'\n');
+        lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect()
     }
 
     /// What stands behind the last end of a line.

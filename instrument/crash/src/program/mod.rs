@@ -65,7 +65,7 @@ impl Program {
         let Some(setup) = &self.setup else { return Ok(()) };
         let running = Running::start(shell(setup, root)).map_err(CrashError::io("run sh"))?;
         let (ended, output) = running.wait(None, stop, None)?;
-        succeeded("--setup", &ended, &output)
+        succeeded("--setup", &ended, &output, |what| CrashError::BesideProgram { what })
     }
 
     /// Runs it in the directory `root`; the marks that it has passed. `note` puts the mark of this number into the recording,
@@ -80,7 +80,7 @@ impl Program {
         let replaced: Vec<String> =
             self.words.iter().map(|word| word.replace(PLACEHOLDER, root.as_str())).collect();
         let Some((program, arguments)) = replaced.split_first() else {
-            return Err(CrashError::Program { what: "no program is named".into() });
+            return Err(CrashError::BesideProgram { what: "no program is named".into() });
         };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(root).env(DIR, root);
@@ -88,10 +88,10 @@ impl Program {
         if let Some(loadline) = &self.loadline {
             command.env(LOADLINE, loadline);
         }
-        let cannot = |error| CrashError::Program { what: format!("cannot run {program}: {error}") };
+        let cannot = |error| CrashError::BesideProgram { what: format!("cannot run {program}: {error}") };
         let running = Running::start(command).map_err(cannot)?;
         let (ended, output) = running.wait(None, stop, Some(&mut marks))?;
-        succeeded(program, &ended, &output)?;
+        succeeded(program, &ended, &output, |what| CrashError::Program { what })?;
         marks.finish()
     }
 
@@ -111,7 +111,7 @@ impl Program {
         }
         match looked.breach {
             None => Ok(()),
-            Some(breach) => Err(CrashError::Program {
+            Some(breach) => Err(CrashError::BesideProgram {
                 what: format!(
                     "the checker rejects what the program has left, without any power cut: {}{}",
                     breach.detail,
@@ -139,12 +139,15 @@ pub(crate) fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn succeeded(what: &str, ended: &Ended, output: &str) -> Result<(), CrashError> {
+fn succeeded(
+    what: &str,
+    ended: &Ended,
+    output: &str,
+    failed: impl FnOnce(String) -> CrashError,
+) -> Result<(), CrashError> {
     match ended {
         Ended::Exited(status) if status.success() => Ok(()),
-        Ended::Exited(status) => {
-            Err(CrashError::Program { what: format!("{what} failed: {status}{}", quoted(output)) })
-        }
+        Ended::Exited(status) => Err(failed(format!("{what} failed: {status}{}", quoted(output)))),
         // it has no limit
         Ended::TooLong | Ended::Stopped => Err(CrashError::Interrupted),
     }

@@ -62,6 +62,22 @@ fn the_socket_answers_when_a_mark_is_in_the_recording() {
 }
 
 #[test]
+fn a_line_without_an_end_is_not_remembered_whole() {
+    let script = "head -c 9000000 /dev/zero | tr '\\0' x > $LOADLINE_MARKS; echo > $LOADLINE_MARKS; echo next > $LOADLINE_MARKS";
+    let (marks, _) = run(&program(script)).unwrap();
+    assert_eq!(marks, ["x".repeat(200).as_str(), "next"]);
+    let (_dir, _, private) = place();
+    let mut note = |_| Ok(());
+    let mut marks = Marks::listen(&private, &mut note).unwrap();
+    let mut pipe = std::fs::File::options().write(true).open(marks.pipe()).unwrap();
+    for _ in 0..200 {
+        pipe.write_all(&[b'x'; 50_000]).unwrap();
+        child::Beside::serve(&mut marks).unwrap();
+        assert!(marks.remembered() <= 4096);
+    }
+}
+
+#[test]
 fn a_program_has_its_directory_and_its_failure_is_told() {
     let here = "test \"$PWD\" = \"$LOADLINE_DIR\" && test {dir} = \"$PWD\" && test -p $LOADLINE_MARKS";
     run(&program(here)).unwrap();
@@ -113,11 +129,17 @@ fn a_checker_is_told_the_marks_and_judges_by_its_exit_code() {
 }
 
 #[test]
-fn a_checker_that_hangs_is_a_violation_and_one_that_is_not_there_is_none() {
+fn a_checker_that_hangs_is_a_violation_and_one_that_is_not_there_too() {
     let hung = look("echo waiting; sleep 30", &[]).unwrap();
     assert_eq!((hung.breach.unwrap().kind, hung.output.as_str()), (Kind::Hung, "waiting\n"));
-    let missing = look("no-such-command-anywhere", &[]).unwrap_err().to_string();
-    assert!(missing.contains("could not start a command"), "{missing}");
+    // it was there before the power failed, or the check had ended there
+    let missing = look("no-such-command-anywhere", &[]).unwrap().breach.unwrap();
+    assert!(
+        missing.kind == Kind::Rejected && missing.detail.contains("could not start a command"),
+        "{missing}"
+    );
+    let endless = look("yes", &[]).unwrap();
+    assert_eq!(endless.breach.unwrap().kind, Kind::Hung);
     let many = look("head -c 1000000 /dev/zero | tr '\\0' x; echo end; exit 1", &[]).unwrap();
     assert!(many.output.len() <= 4000 && many.output.ends_with("xend\n"));
 }

@@ -3,18 +3,18 @@
 use super::*;
 use crate::history::Contract;
 use crate::history::tests::{combinations, random_host};
-use crate::recording::{BLOCK, Recording};
+use crate::recording::{BLOCK, Event, Mark, Recording};
 use ssd::Regime;
 
 fn chosen(history: &History<'_>, limit: usize, seed: u64) -> Plan {
-    plan(history, limit, seed, &AtomicBool::new(false))
+    plan(history, Distinct::Images, limit, seed, &AtomicBool::new(false))
 }
 
 #[test]
 fn an_interrupted_plan_claims_nothing() {
     let recording = long(4);
     let history = History::new(&recording, Contract::new(Regime::Flush, false));
-    let stopped = plan(&history, 1 << 20, 1, &AtomicBool::new(true));
+    let stopped = plan(&history, Distinct::Images, 1 << 20, 1, &AtomicBool::new(true));
     assert!(stopped.states.is_empty() && !stopped.exhaustive);
     assert!(!chosen(&history, 1 << 20, 1).states.is_empty());
 }
@@ -35,6 +35,62 @@ fn a_small_plan_is_the_brute_force() {
             assert!(plan.exhaustive && planned == all, "{regime:?} seed {seed}");
             assert_eq!(planned.len(), plan.states.len(), "no image twice");
         }
+    }
+}
+
+/// The same events, with marks between them.
+fn marked(recording: &Recording, rng: &mut SplitMix) -> Recording {
+    let mut r = Recording { contents: recording.contents.clone(), ..Recording::new(recording.blocks) };
+    let mut marks = 0;
+    for event in &recording.events {
+        while rng.percent(30) {
+            r.mark(Mark::Return(marks));
+            marks += 1;
+        }
+        match *event {
+            Event::Write(w) => {
+                let write = recording.writes[w as usize].clone();
+                r.write(write.id, write.lba, write.contents, write.fua, write.epochs);
+            }
+            Event::WriteDone(w) => r.write_done(w),
+            Event::Flush(f) => {
+                r.flush(recording.flushes[f as usize].id, recording.flushes[f as usize].stream);
+            }
+            Event::FlushDone(f) => r.flush_done(f),
+            Event::Mark(_) => {}
+        }
+    }
+    r
+}
+
+/// A mark may take back what an earlier one has promised: an image that is lawful with both is judged with both.
+#[test]
+fn where_marks_count_each_image_is_there_with_all_that_may_have_been_passed() {
+    for regime in Regime::ALL {
+        let mut more = 0;
+        for seed in 0..20 {
+            let rng = &mut SplitMix::new(seed);
+            let (both, _) = random_host(regime, false, rng);
+            let recording = marked(&both.recording, rng);
+            let history = History::new(&recording, Contract::new(regime, false));
+            let told = |state: &State| (history.hash(state), recording.progress_at(state.cut).returned);
+            let all: HashSet<(u128, usize)> = (0..=recording.events.len())
+                .flat_map(|cut| combinations(&history, cut))
+                .filter(|state| history.is_lawful(state))
+                .map(|state| told(&state))
+                .collect();
+            let plan = |limit| plan(&history, Distinct::Marks, limit, 1, &AtomicBool::new(false));
+            let whole = plan(1 << 20);
+            let planned: HashSet<(u128, usize)> = whole.states.iter().map(told).collect();
+            assert!(whole.exhaustive && planned == all, "{regime:?} seed {seed}");
+            assert_eq!(planned.len(), whole.states.len(), "nothing twice");
+            let images: HashSet<u128> = planned.iter().map(|(image, _)| *image).collect();
+            more += all.len() - images.len();
+            let few = plan(all.len() / 2);
+            assert!(!few.exhaustive && few.states.len() <= all.len() / 2, "{regime:?} seed {seed}");
+            assert!(few.states.iter().all(|state| all.contains(&told(state))), "{regime:?} seed {seed}");
+        }
+        assert!(more > 100, "{regime:?}: {more}");
     }
 }
 

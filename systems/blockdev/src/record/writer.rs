@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -70,7 +71,7 @@ impl Recorder {
     /// [`RecordError::Io`] if the file exists or cannot be made.
     pub fn create(path: &Utf8Path, device_bytes: u64) -> Result<Recorder, RecordError> {
         let failed = |source| RecordError::Io { path: path.to_owned(), source };
-        let file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
         let mut header = Vec::with_capacity(FILE_HEADER_BYTES);
         header.extend_from_slice(MAGIC);
         header.extend_from_slice(&VERSION.to_le_bytes());
