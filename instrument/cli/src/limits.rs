@@ -25,6 +25,9 @@ pub fn say_what_is_met() -> Result<(), String> {
             ADDRESS_SPACE_MIN >> 20
         ));
     }
+    // Making a backtrace takes memory, and where that is wanting under the lock of backtraces the process hangs for ever.
+    // SAFETY: nothing else runs as yet: this is the first thing that the program does.
+    unsafe { std::env::set_var("RUST_BACKTRACE", "0") };
     let words: &'static str =
         String::leak(format!("loadline: ended for want of memory? {limit}; raise it\n"));
     let tell = move || {

@@ -27,7 +27,8 @@ pub struct CaptureSubject<'a> {
 pub fn capture(subject: &CaptureSubject<'_>) -> Environment {
     let mut environment = capture_below(&Root::default(), subject);
     environment.tools = tools::versions(subject.programs);
-    environment.load.copied_bytes_per_second = Some(speed::copied_bytes_per_second());
+    environment.load.copied_bytes_per_second =
+        Some(speed::copied_bytes_per_second()).filter(|rate| *rate > 0);
     if let (Some(target), Some(path)) = (&mut environment.target, subject.path)
         && let Ok(space) = rustix::fs::statvfs(path)
     {

@@ -29,10 +29,17 @@ pub fn copied_bytes_per_second() -> u64 {
     static FOUND: OnceLock<u64> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(COPIERS_MAX);
-        let together = Barrier::new(threads);
+        // as many as could be started: the kernel may refuse one (ulimit -u, -v)
+        let started: OnceLock<Barrier> = OnceLock::new();
         let copy = || {
             let (from, mut to) = (vec![1_u8; COPIED_BYTES], vec![0_u8; COPIED_BYTES]);
             let mut fastest = Duration::MAX;
+            let together = loop {
+                if let Some(together) = started.get() {
+                    break together;
+                }
+                std::thread::yield_now();
+            };
             for _ in 0..COPIES {
                 together.wait();
                 let begin = Instant::now();
@@ -43,7 +50,9 @@ pub fn copied_bytes_per_second() -> u64 {
             COPIED_BYTES as f64 / fastest.as_secs_f64().max(1e-9)
         };
         std::thread::scope(|scope| {
-            let copiers: Vec<_> = (0..threads).map(|_| scope.spawn(copy)).collect();
+            let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, copy).ok();
+            let copiers: Vec<_> = (0..threads).filter_map(spawn).collect();
+            started.get_or_init(|| Barrier::new(copiers.len().max(1)));
             copiers.into_iter().filter_map(|one| one.join().ok()).sum::<f64>() as u64
         })
     })
