@@ -34,6 +34,12 @@ pub fn say_what_is_met() -> Result<(), String> {
         // by number: the lock of `std::io::stderr` may be held
         let _ = rustix::io::write(rustix::stdio::stderr(), words.as_bytes());
     };
+    // a thread that the kernel refuses for want of memory is a panic
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        tell();
+    }));
     // SAFETY: all that is done is one write(2) of what is there already.
     let _ = unsafe { signal_hook::low_level::register(libc::SIGABRT, tell) };
     Ok(())

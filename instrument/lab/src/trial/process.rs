@@ -160,6 +160,9 @@ fn reap(mut child: Child) -> Option<ExitStatus> {
     child.wait().ok()
 }
 
+/// The exit code of a program that has panicked.
+const PANICKED: i32 = 101;
+
 /// The limit of a process' address space, if there is one: a program that meets it gives up.
 fn memory_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
@@ -181,6 +184,12 @@ fn describe(status: ExitStatus) -> String {
             )
         }
         (Some(signal), _) => format!(" (killed by signal {signal})"),
+        (_, Some(PANICKED)) => {
+            format!(
+                " (exit code {PANICKED}: it panicked, and its output is kept with the run{})",
+                memory_limit()
+            )
+        }
         (_, code) => format!(" (exit code {})", code.unwrap_or(-1)),
     }
 }
