@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use engine::Stage;
 use recorder::{RecordOptions, RecorderError, Subject};
 use recording::describe::{Figures, Fit, Profile};
-use recording::{Item, Reader, RecordingError};
+use recording::{Reader, RecordingError};
 use spec::StackSpec;
 use workload::Workload;
 
@@ -87,7 +87,7 @@ pub fn describe(options: &Options, arguments: &Describe) -> anyhow::Result<Exit>
 }
 
 fn profile(from: File) -> Result<Profile, RecordingError> {
-    Profile::of(Reader::new(BufReader::with_capacity(1 << 20, from))?.map(|item: Result<Item, _>| item))
+    Profile::of(Reader::new(BufReader::with_capacity(1 << 20, from))?)
 }
 
 /// Runs a personality on a stack, recorded, and compares the two recordings; `None`: this machine cannot record, which was said.

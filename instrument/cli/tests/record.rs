@@ -1,23 +1,9 @@
 //! `record` and `describe`: programs recorded, described, replayed.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
+use common::{loadline_in, told};
 use needs::needs;
-
-fn loadline(place: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
-    command.current_dir(place).env("LOADLINE_HOME", place.join("home")).env("NO_COLOR", "1");
-    command.args(words).output().unwrap()
-}
-
-/// What loadline says, whose exit code is to be this one.
-fn told(place: &Path, code: i32, words: &[&str]) -> String {
-    let output = loadline(place, words);
-    let text = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
-    assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
-    text
-}
 
 /// A program that makes, renames, reads and removes files below `d`, and appends to a log that is synced.
 const PROGRAM: &str = "mkdir d; for i in 1 2 3 4 5 6 7 8; do head -c 20000 /dev/zero > d/$i; mv d/$i d/f$i; cat d/f$i > /dev/null; done; \
@@ -44,7 +30,7 @@ fn a_program_is_recorded_described_and_done_again() {
     assert!(text.contains("define process") && text.contains("fsync"), "{text}");
     std::fs::write(place.join("a.f"), text).unwrap();
     told(place, 0, &["check", "a.f"]);
-    let fit = loadline(place, &["describe", "a.trace", "--fit", &on, "--for", "1s"]);
+    let fit = loadline_in(place, &["describe", "a.trace", "--fit", &on, "--for", "1s"]);
     let table = String::from_utf8_lossy(&fit.stdout);
     assert!(table.contains("write % of calls") && matches!(fit.status.code(), Some(0 | 1)), "{fit:?}");
 }

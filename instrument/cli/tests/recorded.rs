@@ -1,35 +1,14 @@
 //! Recordings of programs, as `loadline run` and `loadline check` take them.
 
-use std::path::Path;
-use std::process::Command;
+mod common;
 
+use std::path::Path;
+
+use common::told;
 use recording::format::FileKind;
 use recording::{Call, Header, Item, Operation, Summary, Writer};
 
-/// What loadline says of some words, whose exit code is to be this one.
-fn loadline(place: &Path, code: i32, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
-    command.current_dir(place).env("LOADLINE_HOME", place.join("home")).env("NO_COLOR", "1");
-    let output = command.args(words).output().unwrap();
-    let text =
-        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-    assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
-    text
-}
-
-const NOTHING: Operation = Operation {
-    thread: 0,
-    call: Call::Stat,
-    begin_ns: 0,
-    took_ns: 1000,
-    result: 0,
-    path: None,
-    to: None,
-    handle: None,
-    offset: 0,
-    bytes: 0,
-    flags: 0,
-};
+const NOTHING: Operation = Operation::blank(Call::Stat, 0);
 
 /// Two threads: one writes a log and renames it, the other one reads a file that was there, and what was renamed.
 fn recorded() -> Vec<u8> {
@@ -72,7 +51,7 @@ fn a_recording_is_replayed_whatever_its_name() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     std::fs::write(place.join("app.txt"), recorded()).unwrap();
-    let checked = loadline(place, 0, &["check", "app.txt"]);
+    let checked = told(place, 0, &["check", "app.txt"]);
     for part in [
         "app.txt: ok",
         "a recording of app -x",
@@ -85,7 +64,7 @@ fn a_recording_is_replayed_whatever_its_name() {
         assert!(checked.contains(part), "{part}: {checked}");
     }
     let files = format!("dir:{}", place.display());
-    let ran = loadline(place, 0, &["run", "app.txt", "--on", &files, "--speed", "2x,max", "-n", "1", "-q"]);
+    let ran = told(place, 0, &["run", "app.txt", "--on", &files, "--speed", "2x,max", "-n", "1", "-q"]);
     for part in ["speed=2x", "speed=max", "read", "fdatasync", "2 of 2 trials done", "3 calls are missing"] {
         assert!(ran.contains(part), "{part}: {ran}");
     }
@@ -100,7 +79,7 @@ fn a_recording_is_replayed_in_memory() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     std::fs::write(place.join("app.trace"), recorded()).unwrap();
-    let ran = loadline(place, 0, &["run", "app.trace", "--on", "tmpfs", "-n", "2", "-q"]);
+    let ran = told(place, 0, &["run", "app.trace", "--on", "tmpfs", "-n", "2", "-q"]);
     assert!(ran.contains("2 of 2 trials done") && !ran.contains("otherwise than recorded"), "{ran}");
 }
 
@@ -112,16 +91,16 @@ fn what_is_wrong_is_told() {
     let cut = whole.len() - 5;
     std::fs::write(place.join("cut.trace"), &whole[..cut]).unwrap();
     for command in ["check", "run"] {
-        let told = loadline(place, 2, &[command, "cut.trace"]);
+        let told = told(place, 2, &[command, "cut.trace"]);
         assert!(told.contains(&format!("the recording was cut at byte {cut}")), "{told}");
     }
     std::fs::write(place.join("app.trace"), &whole).unwrap();
-    let slow = loadline(place, 2, &["run", "app.trace", "--speed", "slow"]);
+    let slow = told(place, 2, &["run", "app.trace", "--speed", "slow"]);
     assert!(slow.contains("write 2x, 0.5x, or max"), "{slow}");
-    let crowd = loadline(place, 2, &["run", "app.trace", "--on", "ext4", "--containers", "2"]);
+    let crowd = told(place, 2, &["run", "app.trace", "--on", "ext4", "--containers", "2"]);
     assert!(crowd.contains("`recorded` does not run in containers"), "{crowd}");
-    let guest = loadline(place, 2, &["run", "app.trace", "--on", "ext4@nvme+kernel:debian-6.12"]);
+    let guest = told(place, 2, &["run", "app.trace", "--on", "ext4@nvme+kernel:debian-6.12"]);
     assert!(guest.contains("reads a file of this machine"), "{guest}");
-    let no_trace = loadline(place, 2, &["run", "recorded"]);
+    let no_trace = told(place, 2, &["run", "recorded"]);
     assert!(no_trace.contains("recorded needs a recording"), "{no_trace}");
 }

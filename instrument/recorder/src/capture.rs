@@ -140,12 +140,8 @@ fn set_calls(calls: &OwnedFd) -> io::Result<()> {
         set(number, spec::RECORDED | pointers)?;
     }
     set(libc::SYS_clone as u32, spec::CLONE)?;
-    set(libc::SYS_clone3 as u32, spec::CLONE3)?;
-    #[cfg(target_arch = "x86_64")]
-    for number in [libc::SYS_fork, libc::SYS_vfork] {
-        set(number as u32, spec::FORK)?;
-    }
-    Ok(())
+    // fork and vfork have no flags, as a thread has at the begin of every call
+    set(libc::SYS_clone3 as u32, spec::CLONE3)
 }
 
 /// Attaches all programs; whether page faults are among what they see.

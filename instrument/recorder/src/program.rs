@@ -4,7 +4,7 @@
 //! A recorded thread's entry ([`state`]) holds the call that it is in. When the call ends a record ([`record`]) is made of it, with
 //! the paths read from the program's memory, where the kernel has just read them, too, and put into the ring buffer.
 
-use crate::assembler::{Assembler, FRAME, R0, R1, R2, R3, R4, R6, R7, R8, R9, Register, When, Width};
+use crate::assembler::{Assembler, FRAME, R0, R1, R2, R3, R4, R6, R7, R8, R9, When, Width};
 
 /// The layout of a thread's entry in the map of threads.
 pub mod state {
@@ -74,8 +74,6 @@ pub mod spec {
     pub const CLONE: u32 = 1 << 16;
     /// It is `clone3`: its first argument points to flags.
     pub const CLONE3: u32 = 1 << 17;
-    /// It makes a process and has no flags.
-    pub const FORK: u32 = 1 << 18;
 }
 
 /// Bytes of a path that are read at most.
@@ -340,9 +338,8 @@ pub fn fault(maps: Maps, fields: FaultFields) -> Vec<[u8; 8]> {
     let words: [(Width, i16); 3] =
         [(Width::Word, fields.device), (Width::Double, fields.inode), (Width::Double, fields.page)];
     for (at, (width, field)) in words.into_iter().enumerate() {
-        let to: Register = R1;
-        code.load(width, to, R6, field);
-        code.store(Width::Double, R9, record::ARGUMENTS + 8 * at as i16, to);
+        code.load(width, R1, R6, field);
+        code.store(Width::Double, R9, record::ARGUMENTS + 8 * at as i16, R1);
     }
     code.set(R3, record::BYTES).end_record(maps);
     code.out()

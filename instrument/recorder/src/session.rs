@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use host::Unavailable;
+use host::{Host, ProcessId, Unavailable};
 use recording::follow::{Follower, Options as FollowOptions};
 use recording::raw::{RawCall, RawEvent};
 use recording::{Header, Item, Summary, Writer};
@@ -175,7 +175,7 @@ struct Session<W: Write> {
 /// Whoever is recorded.
 enum Running {
     Child(Child, Option<ExitStatus>),
-    Processes(Vec<u32>),
+    Processes(Vec<ProcessId>),
 }
 
 impl Running {
@@ -185,12 +185,13 @@ impl Running {
                 *status = child.try_wait().map_err(RecorderError::Wait)?;
                 Ok(status.is_some())
             }
-            Running::Processes(pids) => Ok(!pids.iter().any(|pid| processes::is_there(*pid))),
+            Running::Processes(all) => {
+                let host = Host::system();
+                Ok(!all.iter().any(|one| one.is_alive(&host)))
+            }
         }
     }
-}
 
-impl Running {
     /// Ends a command that still runs: it is asked to, and killed when it does not; how it ended. Meanwhile `each` is done.
     fn end(
         self,
@@ -256,7 +257,8 @@ impl<W: Write> Session<W> {
                 for pid in pids {
                     self.add_process(*pid)?;
                 }
-                Ok(Running::Processes(pids.clone()))
+                let host = Host::system();
+                Ok(Running::Processes(pids.iter().filter_map(|pid| ProcessId::read(&host, *pid)).collect()))
             }
         }
     }

@@ -131,6 +131,23 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// An operation of which nothing is known but what it does and what it returned.
+    pub const fn blank(call: Call, result: i64) -> Operation {
+        Operation {
+            thread: 0,
+            call,
+            begin_ns: 0,
+            took_ns: 0,
+            result,
+            path: None,
+            to: None,
+            handle: None,
+            offset: 0,
+            bytes: 0,
+            flags: 0,
+        }
+    }
+
     /// When it ended, in nanoseconds since the recording's begin.
     pub fn end_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.took_ns)

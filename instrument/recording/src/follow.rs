@@ -32,7 +32,7 @@ mod table;
 
 use std::collections::HashMap;
 
-use crate::call::{Call, Operation};
+use crate::call::Operation;
 use crate::format::{FileKind, Item, Summary};
 use crate::raw::{RawCall, RawEvent};
 use names::{Names, State};
@@ -437,23 +437,6 @@ impl Follower {
             }
             Seen::Other => None,
         }
-    }
-}
-
-/// An operation of which nothing is known but what it does.
-fn blank(call: Call, result: i64) -> Operation {
-    Operation {
-        thread: 0,
-        call,
-        begin_ns: 0,
-        took_ns: 0,
-        result,
-        path: None,
-        to: None,
-        handle: None,
-        offset: 0,
-        bytes: 0,
-        flags: 0,
     }
 }
 

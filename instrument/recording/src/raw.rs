@@ -77,7 +77,7 @@ pub struct RawCall {
     pub arguments: [u64; 6],
     /// What it returned: the negative `errno` after a failure.
     pub result: i64,
-    /// The paths that it was given, without the final zero, in the order of [`path_arguments`]; `None` where the program passed
+    /// The paths that it was given, without the final zero, in the order of [`recorded_calls`]; `None` where the program passed
     /// a null pointer, or memory that could not be read. Longer ones are cut after [`PATH_BYTES_MAX`].
     pub paths: [Option<Vec<u8>>; 2],
 }
@@ -129,9 +129,4 @@ pub fn pair_argument(number: u32) -> Option<u8> {
         libc::SYS_socketpair => Some(3),
         _ => None,
     }
-}
-
-/// The arguments of a system call that are paths.
-pub fn path_arguments(number: u32) -> PathArguments {
-    recorded_calls().into_iter().find(|(one, _)| *one == number).map_or(&[], |(_, paths)| paths)
 }

@@ -58,19 +58,8 @@ impl Script {
 
     fn operation(&mut self, (thread, from, to): When, call: Call, result: i64) -> Operation {
         self.end_ns = self.end_ns.max(to * 1000);
-        Operation {
-            thread,
-            call,
-            begin_ns: from * 1000,
-            took_ns: (to - from) * 1000,
-            result,
-            path: None,
-            to: None,
-            handle: None,
-            offset: 0,
-            bytes: 0,
-            flags: 0,
-        }
+        let blank = Operation::blank(call, result);
+        Operation { thread, begin_ns: from * 1000, took_ns: (to - from) * 1000, ..blank }
     }
 
     fn by_name(&mut self, when: When, call: Call, path: &str, result: i64) {

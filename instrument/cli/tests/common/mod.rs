@@ -85,6 +85,22 @@ pub fn can_have_worked(cpu_seconds: f64, seconds: f64) -> bool {
     cpu_seconds <= stat.lines().filter(is_processor).count() as f64 * (seconds + 0.05)
 }
 
+/// Runs loadline with some words in a directory, which has the home of results, too.
+pub fn loadline_in(place: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+    command.current_dir(place).env("LOADLINE_HOME", place.join("home")).env("NO_COLOR", "1");
+    command.args(words).output().unwrap()
+}
+
+/// What loadline says of some words, whose exit code is to be this one.
+pub fn told(place: &Path, code: i32, words: &[&str]) -> String {
+    let output = loadline_in(place, words);
+    let text =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
+    text
+}
+
 /// What a command said, as if the terminal were wide.
 pub fn text(output: &Output) -> String {
     let told =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::names::{FileNumber, State, moved};
 use super::request::{Named, Place, Request, Transfer, request};
 use super::table::{Entry, OpenNumber, What};
-use super::{Around, Before, Descriptor, Follower, Moment, OpenFile, Seen, blank, scope};
+use super::{Around, Before, Descriptor, Follower, Moment, OpenFile, Seen, scope};
 use crate::call::{Call, Operation};
 use crate::format::{FileKind, Item};
 use crate::raw::RawCall;
@@ -55,19 +55,30 @@ impl Follower {
                 self.on_handle(
                     moment,
                     fd,
-                    Operation { offset, bytes, flags, ..blank(call, raw.result) },
+                    Operation { offset, bytes, flags, ..Operation::blank(call, raw.result) },
                     around,
                 );
             }
             Request::Name { call, name, bytes, flags } => {
-                self.on_name(moment, &name, Operation { bytes, flags, ..blank(call, raw.result) }, around);
+                self.on_name(
+                    moment,
+                    &name,
+                    Operation { bytes, flags, ..Operation::blank(call, raw.result) },
+                    around,
+                );
             }
             Request::Names { call, name, to, flags } => {
-                self.on_names(moment, &name, &to, Operation { flags, ..blank(call, raw.result) }, around);
+                self.on_names(
+                    moment,
+                    &name,
+                    &to,
+                    Operation { flags, ..Operation::blank(call, raw.result) },
+                    around,
+                );
             }
             Request::Symlink { name, text } => self.symlink(moment, &name, text, around),
             Request::Sync if moment.failed_with(libc::EBADF) => {}
-            Request::Sync => self.emit(moment, blank(Call::Sync, raw.result), around),
+            Request::Sync => self.emit(moment, Operation::blank(Call::Sync, raw.result), around),
             Request::ChangeDirectory { name } => self.change_directory(moment, &name, around),
             Request::Map { fd } => self.map(moment, fd, around),
             Request::Unseen(count) => {
@@ -159,7 +170,7 @@ impl Follower {
     ) -> Option<What> {
         let before = before_open(moment, *flags, flags_known);
         let Some(number) = self.see(moment, path, &before, around) else { return Some(What::Other) };
-        let operation = Operation { path: Some(number), ..blank(Call::Open, moment.result) };
+        let operation = Operation { path: Some(number), ..Operation::blank(Call::Open, moment.result) };
         if moment.descriptor().is_none() {
             self.emit(
                 moment,
@@ -298,7 +309,7 @@ impl Follower {
         self.emit_on(
             moment,
             number,
-            Operation { offset, bytes, flags, ..blank(call, moment.result) },
+            Operation { offset, bytes, flags, ..Operation::blank(call, moment.result) },
             around,
         );
     }
@@ -439,7 +450,7 @@ impl Follower {
         let to = recorded.map(|target| self.number(&target, around));
         self.emit(
             moment,
-            Operation { path: Some(number), to, ..blank(Call::Symlink, moment.result) },
+            Operation { path: Some(number), to, ..Operation::blank(Call::Symlink, moment.result) },
             around,
         );
         if moment.succeeded() {

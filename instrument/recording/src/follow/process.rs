@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::names::{FileNumber, State};
 use super::table::{Entry, Held, Open, OpenNumber, Process, What};
-use super::{Around, Before, Descriptor, Follower, Moment, OpenFile, PAGE_BYTES, Seen, blank, scope};
+use super::{Around, Before, Descriptor, Follower, Moment, OpenFile, PAGE_BYTES, Seen, scope};
 use crate::call::{Call, Operation};
 use crate::format::Item;
 
@@ -90,7 +90,8 @@ impl Follower {
             return;
         };
         self.meet(moment.pid, moment.tid, around);
-        let whole = Operation { offset, bytes: PAGE_BYTES, ..blank(Call::Fault, PAGE_BYTES as i64) };
+        let whole =
+            Operation { offset, bytes: PAGE_BYTES, ..Operation::blank(Call::Fault, PAGE_BYTES as i64) };
         let operation = match known {
             Ok(handle) => Operation { handle: Some(handle), ..whole },
             Err(path) => Operation { path: Some(self.number(&path, around)), ..whole },
@@ -278,7 +279,7 @@ impl Follower {
         let Some(open) = self.opens.remove(&number) else { return };
         self.names.closed(open.file, open.handle);
         if open.handle.is_some() {
-            let operation = Operation { handle: open.handle, ..blank(Call::Close, moment.result) };
+            let operation = Operation { handle: open.handle, ..Operation::blank(Call::Close, moment.result) };
             self.emit(moment, operation, around);
         }
     }

@@ -5,6 +5,7 @@ mod model;
 mod script;
 
 use super::*;
+use crate::call::Call;
 use script::{Script, file, open_file, round_trip, words};
 
 const MS: u64 = 1_000_000;

@@ -121,20 +121,8 @@ fn an_operation_takes_few_bytes() {
 #[test]
 fn numbers_that_nothing_stands_for_are_told() {
     let open = |result, handle| {
-        let mut one = Operation {
-            thread: 0,
-            call: Call::Open,
-            begin_ns: 0,
-            took_ns: 0,
-            result,
-            path: Some(0),
-            to: None,
-            handle,
-            offset: 0,
-            bytes: 0,
-            flags: 0,
-        };
-        one.call = if handle == Some(9) { Call::Read } else { Call::Open };
+        let call = if handle == Some(9) { Call::Read } else { Call::Open };
+        let one = Operation { path: Some(0), handle, ..Operation::blank(call, result) };
         [
             Item::Thread { tid: 1, pid: 1, name: String::new() },
             Item::Path(b"/a".to_vec()),
