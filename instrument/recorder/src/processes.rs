@@ -171,7 +171,7 @@ pub fn sees_other_files(pid: u32) -> bool {
 
 /// Whether numbers of processes are those of the whole machine, which the kernel's records have: not in a container with numbers of
 /// its own. The first such namespace has this number in every kernel (`PROC_PID_INIT_INO`).
-pub fn numbers_are_the_machine_s() -> bool {
+pub fn is_in_first_pid_namespace() -> bool {
     const FIRST: &str = "pid:[4026531836]";
     std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == FIRST)
 }

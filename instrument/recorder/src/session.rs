@@ -218,7 +218,7 @@ impl Running {
 
 impl<W: Write> Session<W> {
     fn new(options: &RecordOptions, to: W) -> Result<Self, RecorderError> {
-        if !processes::numbers_are_the_machine_s() {
+        if !processes::is_in_first_pid_namespace() {
             return Err(RecorderError::Unavailable(Unavailable::new(
                 "system calls cannot be recorded here: this is a container with process numbers of its own",
                 "run loadline on the host, with --pid",

@@ -34,8 +34,8 @@ struct Replay<'a> {
     pieces: &'a File,
     threads: &'a [RecordedThread],
     progress: Progress,
-    crew: Mutex<Crew>,
-    /// Something of the crew has changed.
+    schedule: Mutex<ThreadSchedule>,
+    /// Something of the schedule has changed.
     changed: Condvar,
     start: Instant,
     /// Recorded nanoseconds since this; how many times as fast. `None`: as fast as possible.
@@ -43,8 +43,8 @@ struct Replay<'a> {
     begin_ns: u64,
 }
 
-/// Who runs.
-struct Crew {
+/// Which recorded threads run, which are to, and what came of those that have ended.
+struct ThreadSchedule {
     running: usize,
     /// Threads that somebody waits for, and that have not begun.
     wanted: VecDeque<u32>,
@@ -68,7 +68,7 @@ pub(super) fn replay(
         pieces: &split.pieces,
         threads: &split.threads,
         progress: Progress::new(split.threads.iter().map(|thread| thread.first_number)),
-        crew: Mutex::new(Crew {
+        schedule: Mutex::new(ThreadSchedule {
             running: 0,
             wanted: VecDeque::new(),
             total: Tally::new(start),
@@ -80,16 +80,16 @@ pub(super) fn replay(
         begin_ns: split.begin_ns,
     };
     let is_whole = std::thread::scope(|scope| replay.direct(scope, stopped));
-    let crew = replay.crew.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match crew.failed {
+    let schedule = replay.schedule.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match schedule.failed {
         Some(error) => Err(error),
-        None => Ok(crew.total.outcome(if is_whole { Ended::Done } else { Ended::Interrupted })),
+        None => Ok(schedule.total.outcome(if is_whole { Ended::Done } else { Ended::Interrupted })),
     }
 }
 
 impl Replay<'_> {
-    fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    fn schedule(&self) -> MutexGuard<'_, ThreadSchedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has threads begin until all are done; false when it ended before.
@@ -98,29 +98,29 @@ impl Replay<'_> {
         order.retain(|thread| self.thread(*thread).first_number != u64::MAX);
         order.sort_by_key(|thread| self.order(*thread));
         let mut next = order.into_iter().peekable();
-        let mut crew = self.crew();
+        let mut schedule = self.schedule();
         loop {
-            if crew.failed.is_some() || stopped() {
+            if schedule.failed.is_some() || stopped() {
                 self.progress.halt();
                 return false;
             }
-            while let Some(thread) = crew.wanted.pop_front() {
-                self.begin(scope, thread, &mut crew);
+            while let Some(thread) = schedule.wanted.pop_front() {
+                self.begin(scope, thread, &mut schedule);
             }
             let now = Instant::now();
-            while let Some(thread) = next.next_if(|thread| self.may_begin(*thread, now, crew.running)) {
-                self.begin(scope, thread, &mut crew);
+            while let Some(thread) = next.next_if(|thread| self.may_begin(*thread, now, schedule.running)) {
+                self.begin(scope, thread, &mut schedule);
             }
             let wait = match next.peek() {
-                None if crew.running == 0 => return crew.failed.is_none(),
+                None if schedule.running == 0 => return schedule.failed.is_none(),
                 Some(thread) => self.due(self.thread(*thread).first_begin_ns).map_or(LOOK, |due| {
                     (due - LEAD.min(due - self.start)).saturating_duration_since(now).min(LOOK)
                 }),
                 None => LOOK,
             };
             // what it is woken for is looked at above; a moment that has come at the next round
-            let waited = self.changed.wait_timeout(crew, wait.max(Duration::from_micros(50)));
-            crew = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout(schedule, wait.max(Duration::from_micros(50)));
+            schedule = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -147,7 +147,7 @@ impl Replay<'_> {
         self.start.checked_add(Duration::from_nanos(after as u64))
     }
 
-    fn begin<'s>(&'s self, scope: &'s Scope<'s, '_>, thread: u32, crew: &mut Crew) {
+    fn begin<'s>(&'s self, scope: &'s Scope<'s, '_>, thread: u32, schedule: &mut ThreadSchedule) {
         if !self.progress.start(thread) {
             return;
         }
@@ -156,10 +156,10 @@ impl Replay<'_> {
             .stack_size(STACK_BYTES)
             .spawn_scoped(scope, move || self.run(thread));
         match made {
-            Ok(_) => crew.running += 1,
+            Ok(_) => schedule.running += 1,
             Err(error) => {
-                let what = format!("a thread of the replay, beside {} others: {error}", crew.running);
-                crew.failed.get_or_insert(AppError::Protocol(what));
+                let what = format!("a thread of the replay, beside {} others: {error}", schedule.running);
+                schedule.failed.get_or_insert(AppError::Protocol(what));
             }
         }
     }
@@ -171,13 +171,13 @@ impl Replay<'_> {
         let ended = self.operations(thread, &mut tally);
         // whoever waits for it must not wait any longer, however it ended
         self.progress.advance(thread, u64::MAX);
-        let mut crew = self.crew();
-        crew.total.merge(tally);
-        crew.running -= 1;
+        let mut schedule = self.schedule();
+        schedule.total.merge(tally);
+        schedule.running -= 1;
         if let Err(error) = ended {
-            crew.failed.get_or_insert(error);
+            schedule.failed.get_or_insert(error);
         }
-        drop(crew);
+        drop(schedule);
         self.changed.notify_one();
     }
 
@@ -202,7 +202,7 @@ impl Replay<'_> {
 
     fn wait(&self, edges: &super::touches::Edges) -> bool {
         let want = |thread| {
-            self.crew().wanted.push_back(thread);
+            self.schedule().wanted.push_back(thread);
             self.changed.notify_one();
         };
         (edges.of_all == 0 || self.progress.wait_all(edges.of_all, &want))
